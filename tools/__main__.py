@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-if sys.version_info < (3, 11):
+if sys.version_info < (3, 11):  # noqa: UP036 - tells those who start it with an older one
     sys.exit(f"error: Python 3.11 or newer is needed; this is {sys.version.split()[0]} ({sys.executable})")
 
 from tools import bootstrap

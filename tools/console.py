@@ -57,7 +57,7 @@ def table(headings: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:
 
 @contextmanager
 def progress(what: str, total: int, *, done: int = 0, unit: str = "bytes") -> Iterator[Callable[[int], None]]:
-    """Show how far a job is; yields advance(count). `total`, `done` and `count` are bytes or, with another unit, items."""
+    """Show how far a job is; yields advance(count). `total`, `done` and `count` are bytes, or items of another unit."""
     if not err.is_terminal:
         yield _plain_progress(what, total, done, unit)
         return
@@ -86,4 +86,3 @@ def _plain_progress(what: str, total: int, done: int, unit: str) -> Callable[[in
             say(f"{what}: {amount(done)} of {amount(total)}")
 
     return advance
-

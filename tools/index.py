@@ -8,11 +8,12 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 from urllib.parse import urlsplit
 
 from unearth import Link, PackageFinder
 from unearth.auth import MultiDomainBasicAuth
-from unearth.fetchers.sync import PyPIClient
+from unearth.fetchers import Fetcher, PyPIClient
 
 from tools.console import warn
 from tools.fail import Fail
@@ -102,7 +103,7 @@ def find(session: PyPIClient, settings: Settings, package: str, version: str, fi
     if not sources:
         raise Fail("pip is configured with no-index and without find-links: there is nowhere to fetch from")
     finder = PackageFinder(
-        session,
+        cast(Fetcher, session),
         index_urls=settings.index_urls,
         find_links=[place for place in settings.find_links if is_there(place)],
         ignore_compatibility=True,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from tools import diff
-from tools.diff import FileDiff
+from tools.diff import FileDiff, RejectedError
 from tools.fail import Fail
 from tools.paths import ROOT
 
@@ -18,23 +19,34 @@ SERIES = "series"
 # What the text above the first diff has to say, each as "Key: text", further lines indented.
 HEADER_KEYS = ("Why", "Can go when", "Touches")
 
+NAME = re.compile(r"\d{4}-[a-z0-9-]+\.patch")
+
 Text = list[str]
 
 
 @dataclass(frozen=True)
 class Patch:
-    """One file of the series; `number` is its place in it, from 1."""
+    """One file of the series: the text above its first diff, and the diffs."""
 
-    number: int
     name: str
-    text: str
     header: str
     diffs: tuple[FileDiff, ...]
+    body: str  # the text of the diffs
+
+    @property
+    def number(self) -> int:
+        """The number that its name begins with."""
+        return int(self.name[:4])
 
     @property
     def touches(self) -> list[str]:
         """The files that its header names."""
-        return re.split(r"[,\s]+", header_value(self.header, "Touches"))
+        return header_value(self.header, "Touches").replace(",", " ").split()
+
+    @property
+    def paths(self) -> list[str]:
+        """The files that it does touch."""
+        return [one.path for one in self.diffs]
 
     @property
     def changed_lines(self) -> int:
@@ -49,36 +61,44 @@ def header_value(header: str, key: str) -> str:
 
 
 def names(folder: Path = PATCHES) -> list[str]:
-    """The file names that the series lists, in order."""
+    """The file names that the series lists; Fail if one is not of the form NNNN-words.patch, numbers rising."""
     try:
         lines = (folder / SERIES).read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise Fail(f"the patch series cannot be read: {error}") from None
-    return [name for line in lines if (name := line.partition("#")[0].strip())]
+    listed = [name for line in lines if (name := line.partition("#")[0].strip())]
+    for name in listed:
+        if not NAME.fullmatch(name):
+            raise Fail(f"{SERIES}: {name!r} is not of the form 0001-some-words.patch")
+    for before, after in pairwise(listed):
+        if int(after[:4]) <= int(before[:4]):
+            raise Fail(f"{SERIES}: {after} stands behind {before}; each number must be above the one before it")
+    return listed
 
 
-def read(folder: Path, number: int, name: str) -> Patch:
+def read(folder: Path, name: str) -> Patch:
     """One patch; Fail names the file and the line that is not understood."""
     try:
         text = (folder / name).read_bytes().decode("utf-8")
         header, diffs = diff.parse(text)
     except FileNotFoundError:
-        raise Fail(f"{SERIES} lists {name}, but there is no such file in {folder.name}") from None
+        raise Fail(f"{SERIES} lists {name}, but there is no such file beside it") from None
     except (OSError, UnicodeDecodeError, diff.ParseError) as error:
         raise Fail(f"{name}: {error}") from None
-    return Patch(number, name, text, header, tuple(diffs))
+    return Patch(name, header, tuple(diffs), text[len(header) :])
 
 
 def load(folder: Path = PATCHES) -> list[Patch]:
-    return [read(folder, number, name) for number, name in enumerate(names(folder), 1)]
+    """All patches in their order."""
+    return [read(folder, name) for name in names(folder)]
 
 
-def pick(patches: list[Patch], wanted: str) -> Patch:
-    """The patch with this number or file name."""
-    for patch in patches:
+def pick(patches: list[Patch], wanted: str) -> int:
+    """Index of the patch with this number or file name."""
+    for index, patch in enumerate(patches):
         if wanted == patch.name or (wanted.isdecimal() and int(wanted) == patch.number):
-            return patch
-    there = ", ".join(f"{patch.number} {patch.name}" for patch in patches) or "none yet"
+            return index
+    there = ", ".join(patch.name for patch in patches) or "none yet"
     raise Fail(f"there is no patch {wanted!r}; there are: {there}")
 
 
@@ -109,7 +129,11 @@ def read_text(file: Path) -> Text | None:
     return diff.split(file.read_bytes().decode("utf-8", "surrogateescape"))
 
 
-def write_text(file: Path, text: Text) -> None:
+def write_text(file: Path, text: Text | None) -> None:
+    """Write a file as read_text() gave it; None removes it."""
+    if text is None:
+        file.unlink(missing_ok=True)
+        return
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes("".join(text).encode("utf-8", "surrogateescape"))
 
@@ -121,7 +145,7 @@ class Failure:
     patch: Patch
     diff: FileDiff
     text: Text | None
-    rejected: diff.Rejected | None
+    rejected: RejectedError | None
 
 
 @dataclass(frozen=True)
@@ -146,7 +170,7 @@ def apply_patch(patch: Patch, sources: Sources) -> tuple[list[Failure], list[Off
             continue
         try:
             result, moved = diff.apply(one, text or [])
-        except diff.Rejected as rejected:
+        except RejectedError as rejected:
             failures.append(Failure(patch, one, text, rejected))
             continue
         results[one.path] = None if one.deleted else result
@@ -198,7 +222,7 @@ def describe_failure(failure: Failure) -> list[str]:
     return [head, *describe_nearest(failure.rejected)]
 
 
-def describe_nearest(rejected: diff.Rejected) -> list[str]:
+def describe_nearest(rejected: RejectedError) -> list[str]:
     wanted = rejected.hunk.old
     place, fitting, differing = diff.nearest(rejected.hunk, rejected.lines, rejected.expected)
     at = place + differing
@@ -213,7 +237,7 @@ def describe_nearest(rejected: diff.Rejected) -> list[str]:
 def is_applied_already(one: FileDiff, text: Text) -> bool:
     try:
         diff.apply(diff.reverse(one), text)
-    except diff.Rejected:
+    except RejectedError:
         return False
     return True
 

@@ -29,7 +29,7 @@ def unpack(archive: Path, pin: Pin, target: Path) -> None:
                 seen.add(included_by(path, pin.include))
         if missing := [path for path in pin.include if path not in seen]:
             raise Fail(f"{archive.name} has no {pin.subfolder}/{missing[0]}, which the pin includes")
-        os.replace(fresh, target)
+        fresh.replace(target)
     except tarfile.TarError as error:
         raise Fail(f"{archive.name} cannot be unpacked: {error}") from None
     finally:
