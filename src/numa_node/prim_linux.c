@@ -1,0 +1,383 @@
+// The operating system as Linux has it. Memory policy goes through raw system calls: libnuma would be a dependency for four
+// calls. Semantics: Linux Documentation/admin-guide/mm/numa_memory_policy.rst, set_mempolicy(2), mbind(2), move_pages(2).
+#define _GNU_SOURCE
+#include "prim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/mempolicy.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define HUGE_PAGE ((size_t) 2 << 20)
+#define READ_CHUNK ((size_t) 4 << 20)
+#define LOOK_BATCH 4096 // pages per move_pages call: 32 KiB of pointers
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22 // Linux 5.14
+#endif
+
+struct node_mask {
+    unsigned long word[TOPOLOGY_MAX_NODES / (8 * sizeof(unsigned long))];
+};
+// The kernel reads one bit fewer than it is told (set_mempolicy(2), BUGS).
+#define NODE_MASK_BITS (TOPOLOGY_MAX_NODES + 1)
+
+static struct node_mask mask_of(int node) {
+    struct node_mask mask = { { 0 } };
+    const size_t bits = 8 * sizeof(unsigned long);
+    if (node >= 0 && node < TOPOLOGY_MAX_NODES) {
+        mask.word[(size_t) node / bits] = 1UL << ((size_t) node % bits);
+    }
+    return mask;
+}
+
+static int mode_of(enum prim_policy policy) {
+    return policy == PRIM_BIND ? MPOL_BIND : MPOL_PREFERRED;
+}
+
+size_t prim_page_size(void) {
+    return (size_t) sysconf(_SC_PAGESIZE);
+}
+
+int prim_topology(struct topology * topo, int * start_node, char * err, size_t err_size) {
+    *start_node = -1; // Linux has no hint that confines nothing
+    return topology_read_linux(topo, "", err, err_size);
+}
+
+// --- threads ---
+
+int prim_bind_cpus(const struct node_set * cpus) {
+    return sched_setaffinity(0, sizeof(cpus->word), (const cpu_set_t *) cpus->word) == 0 ? 0 : -errno;
+}
+
+int prim_bind_memory(int node, enum prim_policy policy) {
+    struct node_mask mask = mask_of(node);
+    return syscall(SYS_set_mempolicy, mode_of(policy), mask.word, NODE_MASK_BITS) == 0 ? 0 : -errno;
+}
+
+int64_t prim_thread_id(void) {
+    return (int64_t) syscall(SYS_gettid);
+}
+
+int prim_thread_within(int64_t thread, const struct node_set * cpus) {
+    struct node_set now = { { 0 } };
+    // The call itself gives the number of bytes written, where the C library's wrapper clears the rest.
+    if (syscall(SYS_sched_getaffinity, (pid_t) thread, sizeof(now.word), now.word) < 0) {
+        return -1;
+    }
+    return node_set_within(&now, cpus) ? 1 : 0;
+}
+
+struct parallel {
+    void (*work)(void * context);
+    void * context;
+};
+
+static void * parallel_main(void * arg) {
+    struct parallel * job = arg;
+    job->work(job->context);
+    return NULL;
+}
+
+void prim_parallel(int threads, void (*work)(void * context), void * context) {
+    enum { MOST = 64 };
+    pthread_t started[MOST];
+    struct parallel job = { work, context };
+    int n = 0;
+    while (n < threads - 1 && n < MOST && pthread_create(&started[n], NULL, parallel_main, &job) == 0) {
+        n++;
+    }
+    work(context);
+    for (int i = 0; i < n; i++) {
+        pthread_join(started[i], NULL);
+    }
+}
+
+void prim_sleep_ms(int ms) {
+    struct timespec time = { ms / 1000, (ms % 1000) * 1000000L };
+    nanosleep(&time, NULL);
+}
+
+double prim_now_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double) now.tv_sec * 1e3 + (double) now.tv_nsec / 1e6;
+}
+
+// --- memory ---
+
+static size_t round_up(size_t n, size_t unit) {
+    return (n + unit - 1) / unit * unit;
+}
+
+void * prim_alloc(size_t bytes, int node, enum prim_policy policy, int * placed) {
+    const size_t page  = prim_page_size();
+    const size_t size  = round_up(bytes, page);
+    const size_t align = size >= HUGE_PAGE ? HUGE_PAGE : page;
+    const size_t whole = size + align + page;
+    if (whole < bytes) {
+        return NULL;
+    }
+    char * raw = mmap(NULL, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (raw == MAP_FAILED) {
+        return NULL;
+    }
+    // Keep an inaccessible page behind the region: neighbours then never merge into one mapping, whose pages could not be
+    // told apart in numa_maps.
+    char * base = raw + (round_up((uintptr_t) raw, align) - (uintptr_t) raw);
+    if (base > raw) {
+        munmap(raw, (size_t) (base - raw));
+    }
+    char * const end = raw + whole;
+    char * const last = base + size + page;
+    if (end > last) {
+        munmap(last, (size_t) (end - last));
+    }
+    // A mapping that is made in place is charged to the commit limit as any other, which PROT_NONE was not.
+    if (mmap(base, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) {
+        munmap(base, size + page);
+        return NULL;
+    }
+    struct node_mask mask = mask_of(node);
+    *placed = syscall(SYS_mbind, base, size, mode_of(policy), mask.word, NODE_MASK_BITS, 0) == 0 ? 0 : -errno;
+    if (align == HUGE_PAGE) {
+        madvise(base, size, MADV_HUGEPAGE); // a wish: kernels without transparent huge pages refuse it
+    }
+    return base;
+}
+
+void prim_free(void * base, size_t bytes) {
+    munmap(base, round_up(bytes, prim_page_size()) + prim_page_size());
+}
+
+uint64_t prim_available(int node) {
+    struct topology topo;
+    char err[8];
+    uint64_t bytes = 0;
+    if (topology_read_linux(&topo, "", err, sizeof(err)) == 0) {
+        const int i = topology_find(&topo, node);
+        bytes = i < 0 ? 0 : topo.nodes[i].avail_bytes;
+        topology_free(&topo);
+    }
+    return bytes;
+}
+
+int prim_touch(const void * base, size_t bytes) {
+    const size_t page  = prim_page_size();
+    const uintptr_t at = (uintptr_t) base / page * page;
+    const size_t len   = round_up((uintptr_t) base + bytes - at, page);
+    if (madvise((void *) at, len, MADV_POPULATE_READ) == 0) {
+        return 0;
+    }
+    if (errno != EINVAL) { // EFAULT: the disk failed; touching would end the process
+        return -errno;
+    }
+    for (uintptr_t p = at; p < at + len; p += page) {
+        (void) *(const volatile char *) p;
+    }
+    return 0;
+}
+
+// move_pages over one batch; status per page: its node, or a negative errno.
+static long pages_call(void ** pages, const int * nodes, int * status, size_t n) {
+    return syscall(SYS_move_pages, 0, n, pages, nodes, status, nodes ? MPOL_MF_MOVE : 0);
+}
+
+int prim_move(void * base, size_t bytes, int node) {
+    const size_t page  = prim_page_size();
+    const uintptr_t at = (uintptr_t) base / page * page;
+    const size_t total = round_up((uintptr_t) base + bytes - at, page) / page;
+
+    void ** pages = malloc(LOOK_BATCH * sizeof(*pages));
+    int * nodes   = malloc(LOOK_BATCH * sizeof(*nodes));
+    int * status  = malloc(LOOK_BATCH * sizeof(*status));
+    int result = pages && nodes && status ? 0 : -ENOMEM;
+    for (size_t i = 0; result == 0 && i < total; i += LOOK_BATCH) {
+        const size_t n = total - i < LOOK_BATCH ? total - i : LOOK_BATCH;
+        for (size_t k = 0; k < n; k++) {
+            pages[k] = (void *) (at + (i + k) * page);
+            nodes[k] = node;
+        }
+        // Pages that stay (shared with another process: -EACCES; full node: -ENOMEM) say so in status and are seen by the
+        // look that follows; only a call that was refused as a whole counts here.
+        if (pages_call(pages, nodes, status, n) < 0) {
+            result = -errno;
+        }
+    }
+    free(pages);
+    free(nodes);
+    free(status);
+    return result;
+}
+
+// What numa_maps says of the mappings that overlap the range: whole mappings, mapped pages only.
+static int look_numa_maps(uintptr_t from, uintptr_t to, int node, struct prim_residency * out) {
+    FILE * maps = fopen("/proc/self/maps", "re");
+    FILE * numa = fopen("/proc/self/numa_maps", "re");
+    char * line = NULL;
+    size_t room = 0;
+    int result  = maps && numa ? 0 : -errno;
+    uintptr_t begin, end;
+    char * counts = NULL;
+    size_t counts_room = 0;
+    // Both files list the same mappings in the same order, so they are read side by side, once.
+    while (result == 0 && getline(&line, &room, maps) > 0 && getline(&counts, &counts_room, numa) > 0) {
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &begin, &end) != 2 || begin != (uintptr_t) strtoull(counts, NULL, 16)) {
+            result = -EIO;
+            break;
+        }
+        if (end <= from || begin >= to) {
+            continue;
+        }
+        uint64_t seen = 0;
+        for (char * word = strtok(counts, " \n"); word; word = strtok(NULL, " \n")) {
+            int at;
+            uint64_t n;
+            if (sscanf(word, "N%d=%" SCNu64, &at, &n) == 2) {
+                *(at == node ? &out->on_node : &out->elsewhere) += n;
+                seen += n;
+            }
+        }
+        const uint64_t pages = (end - begin) / prim_page_size();
+        out->checked += pages;
+        out->not_resident += pages > seen ? pages - seen : 0;
+    }
+    free(line);
+    free(counts);
+    if (maps) {
+        fclose(maps);
+    }
+    if (numa) {
+        fclose(numa);
+    }
+    return result;
+}
+
+int prim_look(const void * base, size_t bytes, int node, uint64_t most, struct prim_residency * out, bool * coarse) {
+    const size_t page   = prim_page_size();
+    const uintptr_t at  = (uintptr_t) base / page * page;
+    const uint64_t total  = round_up((uintptr_t) base + bytes - at, page) / page;
+    const uint64_t wanted = total < most ? total : most;
+
+    void ** pages = malloc(LOOK_BATCH * sizeof(*pages));
+    int * status  = malloc(LOOK_BATCH * sizeof(*status));
+    int result = pages && status ? 0 : -ENOMEM;
+    for (uint64_t i = 0; result == 0 && i < wanted; i += LOOK_BATCH) {
+        const uint64_t n = wanted - i < LOOK_BATCH ? wanted - i : LOOK_BATCH;
+        for (uint64_t k = 0; k < n; k++) {
+            // Evenly spread without floating point: total * index stays far below 2^64 for any address space.
+            pages[k] = (void *) (at + (uintptr_t) (total * (i + k) / wanted) * page);
+        }
+        if (pages_call(pages, NULL, status, n) < 0) {
+            result = -errno;
+            break;
+        }
+        for (uint64_t k = 0; k < n; k++) {
+            out->checked++;
+            *(status[k] < 0 ? &out->not_resident : status[k] == node ? &out->on_node : &out->elsewhere) += 1;
+        }
+    }
+    free(pages);
+    free(status);
+    if (result == -EPERM || result == -ENOSYS || result == -EACCES) {
+        *coarse = true;
+        result = look_numa_maps(at, at + total * page, node, out);
+    }
+    return result;
+}
+
+// --- files ---
+
+struct prim_reader {
+    int    file;
+    size_t size;      // bytes of the file
+    bool   cache_known; // mincore tells the truth about this file
+};
+
+struct prim_reader * prim_reader_open(int file) {
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+    struct prim_reader * reader = calloc(1, sizeof(*reader));
+    struct stat info;
+    if (!reader) {
+        return NULL;
+    }
+    reader->file = open(path, O_RDONLY | O_CLOEXEC);
+    if (reader->file < 0 || fstat(reader->file, &info) != 0 || !S_ISREG(info.st_mode)) {
+        prim_reader_close(reader);
+        return NULL;
+    }
+    reader->size = (size_t) info.st_size;
+    // mincore says "all cached" of files that are not ours to write (mincore(2), since Linux 5.2).
+    reader->cache_known = geteuid() == 0 || geteuid() == info.st_uid || access(path, W_OK) == 0;
+    // No reading ahead: what it would bring in could not be told from what others had cached.
+    posix_fadvise(reader->file, 0, 0, POSIX_FADV_RANDOM);
+    return reader;
+}
+
+// True where all of the range is in the file cache already.
+static bool is_cached(const struct prim_reader * reader, uint64_t offset, size_t bytes) {
+    const size_t page = prim_page_size();
+    const uint64_t at = offset / page * page;
+    const size_t len  = (size_t) (offset + bytes - at);
+    unsigned char vec[READ_CHUNK / 4096 + 2];
+    const size_t pages = round_up(len, page) / page;
+    if (!reader->cache_known || pages > sizeof(vec)) {
+        return false;
+    }
+    void * view = mmap(NULL, len, PROT_READ, MAP_SHARED, reader->file, (off_t) at);
+    if (view == MAP_FAILED) {
+        return false;
+    }
+    bool all = mincore(view, len, vec) == 0;
+    for (size_t i = 0; all && i < pages; i++) {
+        all = vec[i] & 1;
+    }
+    munmap(view, len);
+    return all;
+}
+
+int prim_reader_read(struct prim_reader * reader, uint64_t offset, void * to, size_t bytes) {
+    if (offset > reader->size || bytes > reader->size - offset) {
+        return -EINVAL;
+    }
+    const size_t page = prim_page_size();
+    for (size_t done = 0; done < bytes;) {
+        const size_t want = bytes - done < READ_CHUNK ? bytes - done : READ_CHUNK;
+        const bool cached = is_cached(reader, offset + done, want);
+        for (size_t got = 0; got < want;) {
+            const ssize_t n = pread(reader->file, (char *) to + done + got, want - got, (off_t) (offset + done + got));
+            if (n == 0 || (n < 0 && errno != EINTR)) {
+                return n == 0 ? -EIO : -errno;
+            }
+            got += n > 0 ? (size_t) n : 0;
+        }
+        if (!cached) { // whole pages only: a part of one would stay
+            const uint64_t at = (offset + done) / page * page;
+            posix_fadvise(reader->file, (off_t) at, (off_t) round_up((size_t) (offset + done + want - at), page), POSIX_FADV_DONTNEED);
+        }
+        done += want;
+    }
+    return 0;
+}
+
+void prim_reader_close(struct prim_reader * reader) {
+    if (reader->file >= 0) {
+        close(reader->file);
+    }
+    free(reader);
+}
+
+void prim_set_env(const char * name, const char * value) {
+    setenv(name, value, 1);
+}

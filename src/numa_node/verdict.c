@@ -1,0 +1,145 @@
+// What was asked for against what is seen. No line or field here says more than the pages and threads themselves did.
+#include "core.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char * const USES[NUMA_NODE_USES] = {
+    [NUMA_NODE_OTHER] = "other", [NUMA_NODE_WEIGHTS] = "weights", [NUMA_NODE_REPACK] = "repack",
+    [NUMA_NODE_KV] = "kv", [NUMA_NODE_COMPUTE] = "compute",
+};
+// In the order people read them.
+static const enum numa_node_use ORDER[] = { NUMA_NODE_WEIGHTS, NUMA_NODE_REPACK, NUMA_NODE_KV, NUMA_NODE_COMPUTE, NUMA_NODE_OTHER };
+enum { N_ORDER = sizeof(ORDER) / sizeof(ORDER[0]) };
+
+struct verdict {
+    struct numa_sight sight[NUMA_NODE_USES];
+    const char *      policy;
+    char              note[1024];
+    int               workers, bound;
+    double            look_ms;
+    bool              ok;
+};
+
+static void add_note(struct verdict * verdict, const char * text) {
+    const size_t used = strlen(verdict->note);
+    snprintf(verdict->note + used, sizeof(verdict->note) - used, "%s%s", used ? "; " : "", text);
+}
+
+static const char * policy_held(void) {
+    return numa_core.memory_error == 0 ? (numa_unfit() > 0 ? "preferred" : "bind")
+         : numa_core.cpus_error == 0   ? "cpus-only"
+                                       : "none";
+}
+
+static void judge(struct verdict * verdict) {
+    char text[256];
+    bool coarse = false;
+    memset(verdict, 0, sizeof(*verdict));
+    add_note(verdict, numa_core.note);
+
+    const double begin = prim_now_ms();
+    const int error    = numa_region_look(verdict->sight, &coarse);
+    verdict->look_ms   = prim_now_ms() - begin;
+    numa_worker_count(&verdict->workers, &verdict->bound);
+
+    uint64_t elsewhere = 0;
+    for (int i = 0; i < NUMA_NODE_USES; i++) {
+        elsewhere += verdict->sight[i].pages.elsewhere;
+    }
+    verdict->policy = policy_held();
+    verdict->ok     = error == 0 && elsewhere == 0 && verdict->workers == verdict->bound && verdict->bound > 0;
+
+    if (numa_unfit() > 0) {
+        snprintf(text, sizeof(text), "%" PRIu64 " MiB did not fit beside what was there: %" PRIu64 " MiB could be had on node %d at start",
+                 numa_unfit() >> 20, numa_core.available >> 20, numa_core.node);
+        add_note(verdict, text);
+    }
+    if (error != 0) {
+        snprintf(text, sizeof(text), "pages could not be looked at: %s", strerror(-error));
+        add_note(verdict, text);
+    } else if (coarse) {
+        add_note(verdict, "pages were counted from numa_maps, as move_pages is not permitted");
+    }
+}
+
+static void print_text(const struct verdict * verdict, FILE * to) {
+    char cpus[96];
+    node_set_format(&numa_core.cpus, cpus, sizeof(cpus));
+    fprintf(to, "NUMA node %d: %s (node chosen by: %s)\n", numa_core.node,
+            verdict->ok ? "everything that was looked at is on the node" : "NOT everything is on the node", numa_core.choice.how);
+    fprintf(to, "  %-8s  %10s  %8s  %8s  %9s  %12s\n", "region", "size", "pages", "on node", "elsewhere", "not resident");
+    for (int i = 0; i < N_ORDER; i++) {
+        const struct numa_sight * sight = &verdict->sight[ORDER[i]];
+        const double pages = (double) sight->pages.checked / 100.0;
+        if (sight->pages.checked > 0) {
+            fprintf(to, "  %-8s  %6.1f MiB  %8" PRIu64 "  %6.1f %%  %7.1f %%  %10.1f %%\n", USES[ORDER[i]], (double) sight->bytes / 1048576.0,
+                    sight->pages.checked, (double) sight->pages.on_node / pages, (double) sight->pages.elsewhere / pages,
+                    (double) sight->pages.not_resident / pages);
+        }
+    }
+    fprintf(to, "  threads   %d of %d on CPUs %s\n", verdict->bound, verdict->workers, cpus);
+    fprintf(to, "  weights   %s; memory policy %s; looked for %.0f ms\n", numa_weights_mode(), verdict->policy, verdict->look_ms);
+    if (verdict->note[0]) {
+        fprintf(to, "  note      %s\n", verdict->note);
+    }
+    fflush(to);
+}
+
+static void print_json(const struct verdict * verdict, FILE * to) {
+    fputs("{\"schema\":1,\"requested\":", to);
+    numa_json_string(to, numa_core.options.requested);
+    if (numa_core.active) {
+        fprintf(to, ",\"node\":%d", numa_core.node);
+    } else {
+        fputs(",\"node\":null", to);
+    }
+    fprintf(to, ",\"how\":\"%s\",\"policy\":\"%s\",\"policy_note\":", numa_core.choice.how, verdict->policy);
+    numa_json_string(to, verdict->note);
+    fprintf(to, ",\"weights_mode\":\"%s\",\"threads\":{\"workers\":%d,\"bound\":%d},\"regions\":[", numa_weights_mode(), verdict->workers,
+            verdict->bound);
+    const char * comma = "";
+    for (int i = 0; i < N_ORDER; i++) {
+        const struct numa_sight * sight = &verdict->sight[ORDER[i]];
+        if (sight->bytes > 0) {
+            fprintf(to, "%s{\"name\":\"%s\",\"bytes\":%" PRIu64 ",\"checked\":%" PRIu64 ",\"on_node\":%" PRIu64 ",\"elsewhere\":%" PRIu64
+                    ",\"not_resident\":%" PRIu64 "}", comma, USES[ORDER[i]], sight->bytes, sight->pages.checked, sight->pages.on_node,
+                    sight->pages.elsewhere, sight->pages.not_resident);
+            comma = ",";
+        }
+    }
+    fprintf(to, "],\"look_ms\":%.3f,\"ok\":%s}\n", verdict->look_ms, verdict->ok ? "true" : "false");
+}
+
+// False, with a line on stderr, where the report could not be written.
+static bool write_report(const struct verdict * verdict, const char * name) {
+    const bool to_stdout = strcmp(name, "-") == 0;
+    FILE * file = to_stdout ? stdout : fopen(name, "w");
+    bool good   = file != NULL;
+    if (good) {
+        print_json(verdict, file);
+        good = !ferror(file);
+        good = (to_stdout ? fflush(file) : fclose(file)) == 0 && good;
+    }
+    if (!good) {
+        fprintf(stderr, "llamafile-numa: error: --numa-report: cannot write %s: %s\n", name, strerror(errno));
+    }
+    return good;
+}
+
+void numa_node_verdict(void) {
+    struct verdict verdict = { .policy = "none", .note = "no node was asked for, so nothing was bound or looked at", .ok = true };
+    if (numa_core.active) {
+        judge(&verdict);
+        print_text(&verdict, stderr);
+    }
+    const bool written = !numa_core.options.report || write_report(&verdict, numa_core.options.report);
+    if (numa_core.options.strict && !(verdict.ok && written)) {
+        fprintf(stderr, "llamafile-numa: error: --numa-strict: %s\n",
+                verdict.ok ? "the report could not be written" : "not everything is on the node (see above); nothing is served");
+        fflush(NULL);
+        _Exit(NUMA_NODE_EXIT_STRICT); // other threads run: no destructor may pull memory from under them
+    }
+}
