@@ -25,9 +25,6 @@ NO_BOOTSTRAP = "LLAMAFILE_NUMA_NO_BOOTSTRAP"
 # What `fetch` and `patch` import, which is all that a build calls.
 BUILD_TIME_MODULES = ("rich", "unearth")
 
-# Present from the first moment of a .venv until it is complete.
-HALF_MADE = ".half-made"
-
 
 def enter(groups: Iterable[str], arguments: list[str]) -> None:
     """Return if this Python has the requirement groups; else go on in .venv, which is made and filled as needed.
@@ -54,12 +51,17 @@ def ensure(groups: Iterable[str]) -> None:
     if all(is_installed(group, listed) for group, listed in wanted.items()):
         return
     with locked(BUILD / ".venv.lock", lambda: tell("waiting for another run that sets up .venv")):
-        if not python().exists() or (VENV / HALF_MADE).exists():
+        if not python().exists() or half_made().exists():
             make()
-        for group, listed in wanted.items():
-            if not is_installed(group, listed):
-                install(group, listed)
-        (VENV / HALF_MADE).unlink(missing_ok=True)
+        try:
+            for group, listed in wanted.items():
+                if not is_installed(group, listed):
+                    install(group, listed)
+        except BaseException:
+            if half_made().exists():
+                shutil.rmtree(VENV, ignore_errors=True)
+            raise
+        half_made().unlink(missing_ok=True)
 
 
 def requirements(group: str) -> list[str]:
@@ -92,6 +94,11 @@ def python() -> Path:
     return VENV / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
 
 
+def half_made() -> Path:
+    """Present from the first moment of a .venv until it is complete."""
+    return VENV / ".half-made"
+
+
 def inside(venv: Path) -> bool:
     return Path(sys.prefix).resolve() == venv.resolve()
 
@@ -107,7 +114,7 @@ def make() -> None:
     shutil.rmtree(VENV, ignore_errors=True)
     try:
         VENV.mkdir()
-        (VENV / HALF_MADE).touch()
+        half_made().touch()
         run([sys.executable, "-m", "venv", str(VENV)], "making .venv")
     except BaseException:
         shutil.rmtree(VENV, ignore_errors=True)
@@ -117,8 +124,9 @@ def make() -> None:
 def install(group: str, listed: list[str]) -> None:
     """pip as the user has configured it. Its progress shows on a terminal only."""
     quiet = [] if sys.stderr.isatty() else ["--quiet"]
-    command = [str(python()), "-m", "pip", "install", "--disable-pip-version-check", *quiet, *listed]
-    run(command, f"installing into .venv ({group}): {', '.join(listed)}")
+    if listed:
+        command = [str(python()), "-m", "pip", "install", "--disable-pip-version-check", *quiet, *listed]
+        run(command, f"installing into .venv ({group}): {', '.join(listed)}")
     stamp(group).write_text(digest(listed), encoding="ascii")
 
 

@@ -23,9 +23,21 @@ from tools.fail import Fail
 
 __all__ = ["Fail", "err", "out", "progress", "say", "size", "table", "warn"]
 
-# Results go to `out`, everything about how they came to be to `err`. Neither invents markup or wraps paths.
-out = Console(markup=False, highlight=False, soft_wrap=True)
-err = Console(markup=False, highlight=False, soft_wrap=True, stderr=True)
+# A file or a pipe is as wide as its longest line.
+UNLIMITED_COLUMNS = 1000
+
+
+def _console(stderr: bool) -> Console:
+    """A console that prints text as it is: no markup, no wrapped paths."""
+    console = Console(markup=False, highlight=False, soft_wrap=True, stderr=stderr)
+    if not console.is_terminal:
+        console.width = UNLIMITED_COLUMNS
+    return console
+
+
+# Results go to `out`, everything about how they came to be to `err`.
+out = _console(stderr=False)
+err = _console(stderr=True)
 
 # Without a terminal a long job still says now and then that it lives.
 PLAIN_INTERVAL_SECONDS = 10.0
@@ -49,7 +61,7 @@ def table(headings: Iterable[str], rows: Iterable[Iterable[object]]) -> Table:
     """A plain aligned table for `out.print`; columns whose heading starts with '>' are aligned right."""
     result = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:
-        result.add_column(heading.lstrip(">"), justify="right" if heading.startswith(">") else "left", no_wrap=True)
+        result.add_column(heading.lstrip(">"), justify="right" if heading.startswith(">") else "left", overflow="fold")
     for row in rows:
         result.add_row(*(str(cell) for cell in row))
     return result

@@ -19,8 +19,6 @@ from tools.fail import Fail
 from tools.lock import locked
 from tools.paths import cache_dir
 
-CHUNK = 1 << 18  # bytes
-
 # How often a connection may break without a single byte won before we give up.
 BARREN_TRIES = 3
 RETRY_SECONDS = 1.0
@@ -142,7 +140,7 @@ def length(file: Path) -> int:
 def receive(
     part: Path, have: int, wanted: Wanted, session: PyPIClient, link: Link, advance: Callable[[int], None]
 ) -> None:
-    """One connection: ask for the bytes from `have` on and write what comes, never more than is wanted by a chunk."""
+    """One connection: ask for the bytes from `have` on and write what comes, until it is more than is wanted."""
     # Compression on the way would make the byte positions of a resumed transfer mean something else.
     headers = {"Accept-Encoding": "identity"}
     if have:
@@ -155,8 +153,9 @@ def receive(
         goes_on = response.status_code == httpx2.codes.PARTIAL_CONTENT
         if have and not goes_on:
             advance(-have)
-        with part.open("ab" if goes_on else "wb") as file:
-            for chunk in response.iter_raw(CHUNK):
+        # Unbuffered, so that whatever ends us, all that came is there to go on from.
+        with part.open("ab" if goes_on else "wb", buffering=0) as file:
+            for chunk in response.iter_raw():
                 file.write(chunk)
                 advance(len(chunk))
                 if file.tell() > wanted.size:

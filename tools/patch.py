@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tools import fetch, pin, series
-from tools.console import err, out, say
+from tools.console import err, out, say, warn
 from tools.fail import Fail
 from tools.lock import locked
 from tools.paths import flavour_dir
@@ -124,6 +124,9 @@ def prepare(flavour: str = EDITED, *, force: bool = False) -> Path:
         patches = patches_of(flavour)
         stamp = read_stamp(tree)
         wanted = digest(source, patches)
+        if stamp and stamp.editing and not force:
+            warn(f"{flavour}/tree is laid out to edit {stamp.editing} and stays so until --refresh, or --force")
+            return tree
         if force or not stamp or stamp.digest != wanted:
             say(f"preparing {flavour}: {source.upstream} {source.commit}, {len(patches)} patches")
             with pristine(tree, source) as sources:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tarfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -25,12 +26,14 @@ def unpack(archive: Path, pin: Pin, target: Path) -> None:
         seen: set[str] = set()
         with tarfile.open(archive, "r:gz") as tar:
             for member, path in wanted_members(tar, pin):
+                if (fresh / path).exists():
+                    raise Fail(f"{archive.name} holds {member.name!r} twice; nothing was unpacked")
                 extract(tar, member, fresh / path)
                 seen.add(included_by(path, pin.include))
         if missing := [path for path in pin.include if path not in seen]:
             raise Fail(f"{archive.name} has no {pin.subfolder}/{missing[0]}, which the pin includes")
         fresh.replace(target)
-    except tarfile.TarError as error:
+    except (tarfile.TarError, EOFError, zlib.error) as error:
         raise Fail(f"{archive.name} cannot be unpacked: {error}") from None
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
