@@ -19,7 +19,6 @@
 #include <unistd.h>
 
 #define HUGE_PAGE ((size_t) 2 << 20)
-#define READ_CHUNK ((size_t) 4 << 20)
 #define LOOK_BATCH 4096 // pages per move_pages call: 32 KiB of pointers
 
 #ifndef MADV_POPULATE_READ
@@ -298,11 +297,18 @@ int prim_look(const void * base, size_t bytes, int node, uint64_t most, struct p
 
 // --- files ---
 
+// What is in the file cache is copied out of it through a mapping without read-ahead; the rest is read past the cache. A
+// buffered read would do neither: FADV_RANDOM does not stop the asynchronous read-ahead that a marked page sets off, which
+// then fills the cache ahead of us (mm/filemap.c, filemap_readahead).
 struct prim_reader {
-    int    file;
-    size_t size;      // bytes of the file
-    bool   cache_known; // mincore tells the truth about this file
+    int      file;
+    int      direct;      // the same file, O_DIRECT; -1 where its file system has no such thing
+    uint64_t size;        // bytes of the file
+    bool     cache_known; // mincore tells the truth about this file
 };
+
+#define DIRECT_ALIGN ((size_t) 4096) // enough for any disk: logical blocks are 512 or 4096 bytes
+#define DIRECT_PIECE ((size_t) 1 << 20)
 
 struct prim_reader * prim_reader_open(int file) {
     char path[64];
@@ -312,68 +318,95 @@ struct prim_reader * prim_reader_open(int file) {
     if (!reader) {
         return NULL;
     }
-    reader->file = open(path, O_RDONLY | O_CLOEXEC);
+    reader->file   = open(path, O_RDONLY | O_CLOEXEC);
+    reader->direct = open(path, O_RDONLY | O_CLOEXEC | O_DIRECT);
     if (reader->file < 0 || fstat(reader->file, &info) != 0 || !S_ISREG(info.st_mode)) {
         prim_reader_close(reader);
         return NULL;
     }
-    reader->size = (size_t) info.st_size;
+    reader->size = (uint64_t) info.st_size;
     // mincore says "all cached" of files that are not ours to write (mincore(2), since Linux 5.2).
     reader->cache_known = geteuid() == 0 || geteuid() == info.st_uid || access(path, W_OK) == 0;
-    // No reading ahead: what it would bring in could not be told from what others had cached.
-    posix_fadvise(reader->file, 0, 0, POSIX_FADV_RANDOM);
     return reader;
 }
 
-// True where all of the range is in the file cache already.
-static bool is_cached(const struct prim_reader * reader, uint64_t offset, size_t bytes) {
-    const size_t page = prim_page_size();
-    const uint64_t at = offset / page * page;
-    const size_t len  = (size_t) (offset + bytes - at);
-    unsigned char vec[READ_CHUNK / 4096 + 2];
-    const size_t pages = round_up(len, page) / page;
-    if (!reader->cache_known || pages > sizeof(vec)) {
-        return false;
+// 0 where all of the range was in the file cache and has been copied out of it.
+static int read_cached(const struct prim_reader * reader, uint64_t offset, void * to, size_t bytes) {
+    const size_t page  = prim_page_size();
+    const size_t skip  = (size_t) (offset % page);
+    const size_t pages = round_up(skip + bytes, page) / page;
+    unsigned char * cached = reader->cache_known ? malloc(pages) : NULL;
+    void * view = cached ? mmap(NULL, skip + bytes, PROT_READ, MAP_SHARED, reader->file, (off_t) (offset - skip)) : MAP_FAILED;
+    int result  = view == MAP_FAILED ? -ENOMEM : 0;
+    if (result == 0) {
+        result = mincore(view, skip + bytes, cached) == 0 ? 0 : -errno;
+        for (size_t i = 0; result == 0 && i < pages; i++) {
+            result = cached[i] & 1 ? 0 : -EAGAIN;
+        }
+        if (result == 0 && madvise(view, skip + bytes, MADV_RANDOM) == 0) {
+            result = prim_touch(view, skip + bytes);
+        }
+        if (result == 0) {
+            memcpy(to, (char *) view + skip, bytes);
+        }
+        munmap(view, skip + bytes);
     }
-    void * view = mmap(NULL, len, PROT_READ, MAP_SHARED, reader->file, (off_t) at);
-    if (view == MAP_FAILED) {
-        return false;
+    free(cached);
+    return result;
+}
+
+static int read_direct(const struct prim_reader * reader, uint64_t offset, char * to, size_t bytes) {
+    void * piece;
+    int result = reader->direct < 0 ? -EINVAL : -posix_memalign(&piece, DIRECT_ALIGN, DIRECT_PIECE);
+    if (result != 0) {
+        return result;
     }
-    bool all = mincore(view, len, vec) == 0;
-    for (size_t i = 0; all && i < pages; i++) {
-        all = vec[i] & 1;
+    for (size_t done = 0; done < bytes && result == 0;) {
+        const size_t skip = (size_t) ((offset + done) % DIRECT_ALIGN);
+        const ssize_t n   = pread(reader->direct, piece, DIRECT_PIECE, (off_t) (offset + done - skip));
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n <= (ssize_t) skip) {
+            result = n < 0 ? -errno : -EIO;
+            break;
+        }
+        const size_t got = (size_t) n - skip < bytes - done ? (size_t) n - skip : bytes - done;
+        memcpy(to + done, (char *) piece + skip, got);
+        done += got;
     }
-    munmap(view, len);
-    return all;
+    free(piece);
+    return result;
+}
+
+static int read_buffered(const struct prim_reader * reader, uint64_t offset, char * to, size_t bytes) {
+    for (size_t done = 0; done < bytes;) {
+        const ssize_t n = pread(reader->file, to + done, bytes - done, (off_t) (offset + done));
+        if (n == 0 || (n < 0 && errno != EINTR)) {
+            return n == 0 ? -EIO : -errno;
+        }
+        done += n > 0 ? (size_t) n : 0;
+    }
+    const uint64_t page = prim_page_size(); // whole pages only: a part of one would stay
+    posix_fadvise(reader->file, (off_t) (offset / page * page), (off_t) round_up((size_t) (offset % page) + bytes, page), POSIX_FADV_DONTNEED);
+    return 0;
 }
 
 int prim_reader_read(struct prim_reader * reader, uint64_t offset, void * to, size_t bytes) {
     if (offset > reader->size || bytes > reader->size - offset) {
         return -EINVAL;
     }
-    const size_t page = prim_page_size();
-    for (size_t done = 0; done < bytes;) {
-        const size_t want = bytes - done < READ_CHUNK ? bytes - done : READ_CHUNK;
-        const bool cached = is_cached(reader, offset + done, want);
-        for (size_t got = 0; got < want;) {
-            const ssize_t n = pread(reader->file, (char *) to + done + got, want - got, (off_t) (offset + done + got));
-            if (n == 0 || (n < 0 && errno != EINTR)) {
-                return n == 0 ? -EIO : -errno;
-            }
-            got += n > 0 ? (size_t) n : 0;
-        }
-        if (!cached) { // whole pages only: a part of one would stay
-            const uint64_t at = (offset + done) / page * page;
-            posix_fadvise(reader->file, (off_t) at, (off_t) round_up((size_t) (offset + done + want - at), page), POSIX_FADV_DONTNEED);
-        }
-        done += want;
-    }
-    return 0;
+    return read_cached(reader, offset, to, bytes) == 0 || read_direct(reader, offset, to, bytes) == 0
+             ? 0
+             : read_buffered(reader, offset, to, bytes);
 }
 
 void prim_reader_close(struct prim_reader * reader) {
     if (reader->file >= 0) {
         close(reader->file);
+    }
+    if (reader->direct >= 0) {
+        close(reader->direct);
     }
     free(reader);
 }

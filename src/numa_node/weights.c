@@ -99,7 +99,9 @@ void numa_node_place(const void * base, size_t bytes) {
         return;
     }
     // A copy has room where a mapping and the tensors that are repacked out of it (up to all) would not have both.
-    const bool may_copy = numa_core.options.weights == WEIGHTS_AUTO && numa_core.memory_error == 0;
+    // Where no policy can be set, what bound threads touch first is local all the same, unless a cpuset forbids it.
+    const bool local    = numa_core.memory_error == 0 || numa_core.topo.nodes[numa_core.choice.node].mem_allowed;
+    const bool may_copy = numa_core.options.weights == WEIGHTS_AUTO && local;
     if (may_copy && !numa_fits(2 * (uint64_t) bytes, 0) && numa_fits(bytes, 0)) {
         atomic_store(&copying, true);
         return;
