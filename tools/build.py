@@ -9,13 +9,14 @@ import re
 import shutil
 import subprocess
 import sys
-from contextlib import ExitStack
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tools import compiler, patch, zig
-from tools.console import err, out, progress, say
+from tools import compiler, console, patch, zig
+from tools.console import err, progress, say
 from tools.fail import Fail
 from tools.lock import locked
 from tools.paths import ROOT, flavour_dir
@@ -44,19 +45,37 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    out.print(str(build(args.flavour)))
+    console.out.print(str(build(args.flavour)))
     return 0
 
 
-def build(flavour: str = "native") -> Path:
-    """The up-to-date program of a flavour. Raises Fail with the compiler's words above it if it does not build."""
+def build(flavour: str = "native", *, out: str = "out", extra: Sequence[str] = ()) -> Path:
+    """The up-to-date program of a flavour; with `extra` CMake options in a binary folder `out` of its own.
+
+    Raises Fail, with the compiler's words above it, if it does not build.
+    """
     tree = patch.prepare(flavour)
     chosen = compiler.choose(flavour)
-    folder = flavour_dir(flavour) / "out"
-    with locked(flavour_dir(flavour) / ".build.lock", lambda: say(f"waiting for another run that builds {flavour}")):
-        configure(flavour, folder, tree, chosen)
+    folder = flavour_dir(flavour) / out
+    with lock(flavour):
+        configure(flavour, folder, tree, chosen, extra)
         compile_all(folder, flavour)
-    return program(flavour)
+    return folder / "bin" / program(flavour).name
+
+
+def lock(flavour: str) -> AbstractContextManager[None]:
+    """Held while something is made in the flavour's binary folder."""
+    return locked(flavour_dir(flavour) / ".build.lock", lambda: say(f"waiting for another run that builds {flavour}"))
+
+
+def options(flavour: str, tree: Path, chosen: compiler.Compiler) -> list[str]:
+    """What CMake is told about a flavour; the same options belong to its folder whoever calls CMake."""
+    return [
+        f"-DCMAKE_MAKE_PROGRAM={ninja()}",
+        f"-DLLAMAFILE_NUMA_TREE={tree}",
+        *FLAVOURS[flavour][0],
+        *chosen.options,
+    ]
 
 
 def program(flavour: str) -> Path:
@@ -65,17 +84,10 @@ def program(flavour: str) -> Path:
     return flavour_dir(flavour) / "out" / "bin" / (FLAVOURS[flavour][1] + suffix)
 
 
-def configure(flavour: str, folder: Path, tree: Path, chosen: compiler.Compiler) -> None:
+def configure(flavour: str, folder: Path, tree: Path, chosen: compiler.Compiler, extra: Sequence[str] = ()) -> None:
     """Run CMake, unless the folder was configured in this very way. What another compiler or CPU built is removed."""
     cmake = installed("cmake", "CMAKE_BIN_DIR")
-    command = [
-        str(cmake),
-        *("-S", str(ROOT), "-B", str(folder), "-G", "Ninja"),
-        f"-DCMAKE_MAKE_PROGRAM={ninja()}",
-        f"-DLLAMAFILE_NUMA_TREE={tree}",
-        *FLAVOURS[flavour][0],
-        *chosen.options,
-    ]
+    command = [str(cmake), "-S", str(ROOT), "-B", str(folder), "-G", "Ninja", *options(flavour, tree, chosen), *extra]
     wanted = digest([*command, chosen.identity, "" if flavour == "portable" else cpu_features()])
     stamp = folder / STAMP
     if stamp.is_file() and stamp.read_text(encoding="ascii") == wanted:
@@ -112,7 +124,7 @@ def compile_all(folder: Path, flavour: str) -> None:
                 said.append(line)
                 continue
             now, of = int(status[1]), int(status[2])
-            if now == 1:
+            if now <= 1:
                 continue  # upstream looks at its web UI each time; with nothing else to do that is no progress to show
             if advance is None or of != total or now < done:
                 shown.close()
