@@ -70,6 +70,11 @@ static inline enum numa_node_use numa_node_use_of(bool weights, bool compute, bo
 
 // --- weights ---
 
+// Where a file mapping takes a node itself (Windows): a section of the open file handle, and a read-only view of all of it,
+// both asking for the node. Null where not active, where the system has no such thing, or on failure; the caller then maps
+// as ever.
+NUMA_NODE_API void * numa_node_section(void * file);
+NUMA_NODE_API void * numa_node_view(void * section);
 // True where weights are to be copied, not mapped (--numa-weights copy, or the mapping could not be had on the node).
 NUMA_NODE_API bool numa_node_copy_weights(void);
 // Bring this range of a fresh file mapping into memory on the node: touched by bound threads, looked at, moved. What

@@ -58,6 +58,11 @@ void   prim_free(void * base, size_t bytes);
 // Bytes that can be had on the node now: free, or droppable at once (file cache). 0 where unknown.
 uint64_t prim_available(int node);
 
+// A section of an open file handle that prefers the node, and a read-only view of all of it that does; null where the
+// system's mappings take no node (Linux) or on failure.
+void * prim_section(void * file, int node);
+void * prim_view(void * section, int node);
+
 // Make the pages of a file mapping resident, as if the calling thread had read a byte of each.
 int prim_touch(const void * base, size_t bytes);
 

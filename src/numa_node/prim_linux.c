@@ -171,6 +171,18 @@ uint64_t prim_available(int node) {
     return bytes;
 }
 
+void * prim_section(void * file, int node) {
+    (void) file;
+    (void) node;
+    return NULL; // the file cache follows the policy of the thread that reads
+}
+
+void * prim_view(void * section, int node) {
+    (void) section;
+    (void) node;
+    return NULL;
+}
+
 int prim_touch(const void * base, size_t bytes) {
     const size_t page  = prim_page_size();
     const uintptr_t at = (uintptr_t) base / page * page;

@@ -77,6 +77,14 @@ bool numa_node_copy_weights(void) {
     return numa_core.active && (numa_core.options.weights == WEIGHTS_COPY || atomic_load(&copying));
 }
 
+void * numa_node_section(void * file) {
+    return numa_core.active ? prim_section(file, numa_core.node) : NULL;
+}
+
+void * numa_node_view(void * section) {
+    return numa_core.active ? prim_view(section, numa_core.node) : NULL;
+}
+
 const char * numa_weights_mode(void) {
     return atomic_load(&placed_bytes) == 0 ? "copy" : atomic_load(&moved) ? "moved" : "map";
 }
