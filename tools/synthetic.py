@@ -103,7 +103,7 @@ def write(file: Path, megabytes: int, *, seed: int = 0) -> None:
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()
         random = np.random.default_rng(seed)
-        with progress(f"writing {file.name}", sum(size_of(tensor) for _, tensor in tensors)) as advance:
+        with progress("writing a synthetic model", sum(size_of(tensor) for _, tensor in tensors)) as advance:
             for name, tensor in tensors:
                 writer.write_tensor_data(weights(name, tensor, random))
                 advance(size_of(tensor))
