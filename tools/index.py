@@ -7,11 +7,13 @@ import ssl
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
-from unearth import Link, PackageFinder
+import httpx2
+from unearth import Link, Package, PackageFinder
 from unearth.auth import MultiDomainBasicAuth
 from unearth.fetchers import Fetcher, PyPIClient
 
@@ -98,22 +100,32 @@ def client(settings: Settings) -> PyPIClient:
 
 
 def find(session: PyPIClient, settings: Settings, package: str, version: str, filename: str) -> list[Link]:
-    """Links to exactly this file, best first; Fail tells what there is instead."""
-    sources = [Link(url).redacted for url in settings.index_urls] + list(settings.find_links)
-    if not sources:
+    """Links to exactly this file, in the order of the places that have it; Fail tells what there is instead."""
+    if not settings.index_urls and not settings.find_links:
         raise Fail("pip is configured with no-index and without find-links: there is nowhere to fetch from")
-    finder = PackageFinder(
-        cast(Fetcher, session),
-        index_urls=settings.index_urls,
-        find_links=[place for place in settings.find_links if is_there(place)],
-        ignore_compatibility=True,
-    )
-    found = list(finder.find_all_packages(package, allow_yanked=True))
+    one = partial(PackageFinder, cast(Fetcher, session), ignore_compatibility=True)
+    finders = [one(index_urls=[url]) for url in settings.index_urls]
+    finders += [one(find_links=[place]) for place in settings.find_links if is_there(place)]
+    found: list[Package] = []
+    asked: list[str] = []
+    silent: list[str] = []
+    for finder in finders:
+        place = Link(finder.sources[0]["url"]).redacted
+        try:
+            found += finder.find_all_packages(package, allow_yanked=True)
+            asked.append(place)
+        except httpx2.HTTPError as error:
+            # As pip does: another place may have it.
+            warn(f"{place} does not answer: {error}")
+            silent.append(place)
     if links := [candidate.link for candidate in found if candidate.link.filename == filename]:
         return links
     versions = list(dict.fromkeys(str(candidate.version) for candidate in found))
-    there = f"it has versions {', '.join(versions[:5])}" if versions else f"it has no {package} at all"
-    raise Fail(f"{filename} ({package} {version}) is not in the index; {there}; looked in {', '.join(sources)}")
+    there = f"there are versions {', '.join(versions[:5])}" if versions else f"there is no {package} at all"
+    unanswered = f"; no answer from {', '.join(silent)}" if silent else ""
+    raise Fail(
+        f"{filename} ({package} {version}) is not in the index: {there} in {', '.join(asked) or 'none'}{unanswered}"
+    )
 
 
 def is_there(place: str) -> bool:

@@ -1,0 +1,4 @@
+#include <stddef.h>
+
+void * buffer_new(size_t size);
+void   buffer_free(void * buffer);
