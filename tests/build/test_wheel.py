@@ -1,0 +1,169 @@
+"""Wheels: audited, and in a fresh environment they do what they are for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.build.programs import GENERATE, Program, clean
+from tools import audit
+from tools.wheel import wheel
+
+
+@pytest.fixture(scope="module")
+def native() -> Path:
+    return wheel("native")
+
+
+def fresh_environment(folder: Path, packed: Path) -> Path:
+    """The bin folder of a new virtual environment that has nothing but the wheel."""
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    install = [str(folder / "bin" / "pip"), "install", "--quiet", "--no-index", "--no-deps", str(packed)]
+    subprocess.run(install, check=True)
+    return folder / "bin"
+
+
+@pytest.fixture(scope="module")
+def installed(native: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fresh_environment(tmp_path_factory.mktemp("environment"), native)
+
+
+# --- installed -------------------------------------------------------------------------------------------------------
+
+
+def test_console_script_generates(installed: Path, ours: Program, node: str, model: Path) -> None:
+    arguments = ("--numa-node", node, "-m", model, *GENERATE)
+    done = Program(installed / "llamafile-numa").ok(*arguments)
+    assert done.stdout == ours.ok(*arguments).stdout
+    assert done.stderr.startswith(f"NUMA node {node}:")
+
+
+def test_module_is_the_program(installed: Path, ours: Program) -> None:
+    done = Program(installed / "python", ("-m", "llamafile_numa")).ok("--version")
+    assert done.stdout == ours.ok("--version").stdout
+
+
+def test_exit_code_is_the_program_s(installed: Path) -> None:
+    assert Program(installed / "llamafile-numa")("--numa-node", "1x", "-m", "x").returncode == 2
+
+
+def test_program_takes_the_place_of_python(installed: Path) -> None:
+    """Signals and exit codes need no passing on: the process is the same."""
+    command = [str(installed / "llamafile-numa"), "bench", "--numa-node", "auto", "-m", "/dev/stdin"]
+    with subprocess.Popen(
+        command, env=clean({}), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        try:
+            find_bin = "import llamafile_numa; print(llamafile_numa.find_bin())"
+            program = subprocess.check_output([str(installed / "python"), "-c", find_bin], text=True).strip()
+            assert becomes(process.pid, program)
+        finally:
+            process.kill()
+
+
+def becomes(pid: int, program: str) -> bool:
+    """Whether the process `pid` is `program` before it ends."""
+    executable = Path(f"/proc/{pid}/exe")
+    while executable.exists():
+        if str(executable.readlink()) == program:
+            return True
+    return False
+
+
+# --- audited ---------------------------------------------------------------------------------------------------------
+
+
+def test_native_wheel_has_no_faults(native: Path) -> None:
+    assert native.name.startswith("llamafile_numa-")
+    assert audit.audit(native) == []
+
+
+Change = Callable[[dict[str, tuple[zipfile.ZipInfo, bytes]]], None]
+
+
+def changed(native: Path, folder: Path, change: Change, *, platform: str = "") -> Path:
+    """A copy of the wheel whose members went through `change`, with another platform in its name if one is given."""
+    with zipfile.ZipFile(native) as archive:
+        members = {info.filename: (info, archive.read(info)) for info in archive.infolist()}
+    change(members)
+    stem, _, old = native.stem.rpartition("-")
+    target = folder / f"{stem}-{platform or old}.whl"
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, (info, content) in members.items():
+            info.filename = name
+            archive.writestr(info, content)
+    return target
+
+
+def named(members: dict[str, tuple[zipfile.ZipInfo, bytes]], end: str) -> str:
+    return next(name for name in members if name.endswith(end))
+
+
+def unchanged(members: dict[str, tuple[zipfile.ZipInfo, bytes]]) -> None:
+    pass
+
+
+def without_licence(members: dict[str, tuple[zipfile.ZipInfo, bytes]]) -> None:
+    del members[named(members, "licenses/llama.cpp/LICENSE")]
+
+
+def without_program(members: dict[str, tuple[zipfile.ZipInfo, bytes]]) -> None:
+    del members["llamafile_numa/bin/llamafile-numa"]
+
+
+def without_script(members: dict[str, tuple[zipfile.ZipInfo, bytes]]) -> None:
+    name = named(members, "entry_points.txt")
+    members[name] = (members[name][0], b"[console_scripts]\nllama = llamafile_numa.__main__:main\n")
+
+
+def not_executable(members: dict[str, tuple[zipfile.ZipInfo, bytes]]) -> None:
+    members["llamafile_numa/bin/llamafile-numa"][0].external_attr = 0o100644 << 16
+
+
+def foreign_package(members: dict[str, tuple[zipfile.ZipInfo, bytes]]) -> None:
+    members["llama_cpp/lib/libllama.so"] = (zipfile.ZipInfo("llama_cpp/lib/libllama.so"), b"\x7fELF")
+
+
+def script_as_program(members: dict[str, tuple[zipfile.ZipInfo, bytes]]) -> None:
+    info, _ = members["llamafile_numa/bin/llamafile-numa"]
+    members["llamafile_numa/bin/llamafile-numa"] = (info, b"#!/bin/sh\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "platform", "says"),
+    [
+        (without_licence, "", "licence llama.cpp/LICENSE is missing"),
+        (without_program, "", "0 programs named llamafile-numa"),
+        (without_script, "", "console script llamafile-numa"),
+        (not_executable, "", "is not executable"),
+        (foreign_package, "", "llama_cpp/lib/libllama.so lies outside"),
+        (script_as_program, "", "is no Linux program"),
+        (unchanged, "win_amd64", "is no Windows program"),
+        (unchanged, "linux_riscv64", "but the tag is for linux_riscv64"),
+        (unchanged, "manylinux_2_17_x86_64", "auditwheel allows"),
+        (unchanged, "manylinux_2_28_x86_64", "needs libstdc++.so.6"),
+    ],
+)
+def test_fault_is_found(native: Path, tmp_path: Path, change: Change, platform: str, says: str) -> None:
+    faults = audit.audit(changed(native, tmp_path, change, platform=platform))
+    assert [fault for fault in faults if says in fault], faults
+
+
+# --- portable --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_portable_wheel_generates(ours: Program, node: str, model: Path, tmp_path: Path) -> None:
+    packed = wheel("portable")
+    assert "manylinux_2_28" in packed.name
+    assert audit.audit(packed) == []
+    program = Program(fresh_environment(tmp_path / "environment", packed) / "llamafile-numa")
+    done = program.ok("--numa-node", node, "-m", model, *GENERATE)
+    assert len(done.stdout.split()) == 12
+    assert done.stderr.startswith(f"NUMA node {node}:")
+    assert program.ok("licenses").stdout == ours.ok("licenses").stdout
