@@ -1,4 +1,4 @@
-"""Set up .venv; with --system also the system's packages that the tests need."""
+"""Set up .venv; with --system also Debian packages that the tests need."""
 
 from __future__ import annotations
 
