@@ -1,0 +1,46 @@
+"""The guest's disk: an ext4 image with the model and a large empty file, made without mounting."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from tools.fail import Fail
+from tools.lab import needs
+
+MIB = 1 << 20
+MOUNTED_AT = "/disk"
+
+# A file of holes: on disk it is nothing, in the page cache it is as large as any node of any machine.
+FILLER_BYTES = 1024 * MIB
+
+# The file system's own needs beside the model's bytes.
+OVERHEAD_BYTES = 48 * MIB
+
+FILES = {"model": f"{MOUNTED_AT}/model.gguf", "filler": f"{MOUNTED_AT}/filler"}
+
+
+def build(model: Path, image: Path) -> None:
+    """Write a raw image that holds `model` as model.gguf. Raises Fail with mke2fs's words if that does not work."""
+    content = image.with_name("disk")
+    content.mkdir()
+    put(model, content / "model.gguf")
+    with (content / "filler").open("wb") as filler:
+        filler.truncate(FILLER_BYTES)
+    with image.open("wb") as file:
+        file.truncate(-(-model.stat().st_size // MIB) * MIB + OVERHEAD_BYTES)
+    command = [needs.path("mke2fs"), "-q", "-t", "ext4", "-m", "0", "-d", str(content), str(image)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    shutil.rmtree(content)
+    if done.returncode:
+        raise Fail(f"mke2fs: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
+
+
+def put(file: Path, target: Path) -> None:
+    """A second name for the file where the file system allows it, else a copy."""
+    try:
+        os.link(file.resolve(), target)
+    except OSError:
+        shutil.copyfile(file, target)

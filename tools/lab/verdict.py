@@ -1,0 +1,204 @@
+"""What a run showed, against what its scenario expects, and the program's own report against what was seen outside."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tools.lab import disk, evidence
+from tools.lab.evidence import Seen
+from tools.lab.qemu import Event
+from tools.lab.scenario import Expect, Machine, Run, Scenario
+
+# How far, in per cent of the pages, the report and what is seen from outside may be apart.
+AGREEMENT = 1.0
+
+# The regions of a report that lie in the model's mapping, by `weights_mode`; all others are anonymous memory.
+MAPPED = {"map": {"weights"}, "moved": {"weights"}, "copy": set[str]()}
+
+
+@dataclass
+class Outcome:
+    """One run: `exit` is its code, "running" if it had to be ended, "" if the machine died before."""
+
+    scenario: Scenario
+    run: Run
+    ready_seconds: int | None = None
+    answer: str = ""
+    exit: str = ""
+    errors: str = ""
+    report: dict[str, Any] | None = None
+    seen: Seen | None = None
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def generated(self) -> bool:
+        """It answered a completion with text."""
+        try:
+            return bool(json.loads(self.answer)["content"])
+        except (ValueError, KeyError, TypeError):
+            return False
+
+    @property
+    def weights(self) -> Mapping[int, int]:
+        """Pages of the weights per node as seen from outside; a copy cannot be told from other buffers."""
+        if not self.seen:
+            return {}
+        copied = self.report is not None and self.report.get("weights_mode") == "copy"
+        return evidence.total([self.seen.model, self.seen.buffers]) if copied else self.seen.model
+
+    @property
+    def buffers(self) -> Mapping[int, int]:
+        return self.seen.buffers if self.seen else {}
+
+
+def outcome(scenario: Scenario, run: Run, events: Iterable[Event]) -> Outcome:
+    """Put together and judge what the guest told about one run."""
+    told = {event.kind: event.text for event in events if (event.scenario, event.run) == (scenario.name, run.name)}
+    result = Outcome(scenario, run, answer=told.get("answer", ""), exit=told.get("exit", "").strip())
+    result.errors = told.get("errors", "")
+    if "ready" in told:
+        result.ready_seconds = int(told["ready"])
+    if "numa_maps" in told and "pages" in told and "threads" in told:
+        result.seen = evidence.see(told["numa_maps"], told["pages"], told["threads"], disk.FILES["model"])
+    if "report" in told:
+        try:
+            result.report = json.loads(told["report"])
+        except ValueError as error:
+            result.failures.append(f"the report is no JSON: {error}")
+    result.failures += judge(result)
+    return result
+
+
+def judge(result: Outcome) -> list[str]:
+    """Every way in which a run is not as expected, a line each."""
+    if not result.exit:
+        return ["the machine ended before the run did"]
+    expect = result.run.expect
+    faults = [*judge_end(result, expect), *judge_words(result, expect)]
+    if expect.exit is None and result.seen:
+        faults += [*judge_places(result, expect), *judge_threads(result.seen, expect, result.scenario.machine)]
+        faults += judge_witnesses(result.seen)
+    faults += judge_report(result, expect)
+    return faults
+
+
+def judge_end(result: Outcome, expect: Expect) -> list[str]:
+    if expect.exit is None:
+        if result.exit != "running" or not result.seen:
+            return [f"should serve, but ended with {result.exit}: {last_line(result.errors)}"]
+        return [] if result.generated else [f"generated nothing: {result.answer[:200]!r}"]
+    faults = []
+    if result.exit != str(expect.exit):
+        faults.append(f"should exit {expect.exit}, but: {result.exit}: {last_line(result.errors)}")
+    if result.ready_seconds is not None or result.answer.strip():
+        faults.append(f"should serve nothing, but answered: {result.answer[:200]!r}")
+    if expect.exit == 2 and len(lines := result.errors.strip().splitlines()) != 1:
+        faults.append(f"should say one line, said {len(lines)}")
+    return faults
+
+
+def judge_words(result: Outcome, expect: Expect) -> list[str]:
+    return [f"should say {wanted!r}" for wanted in expect.says if not re.search(wanted, result.errors)]
+
+
+def judge_places(result: Outcome, expect: Expect) -> list[str]:
+    faults = []
+    for name, wanted, pages in (
+        ("weights", expect.weights, result.weights),
+        ("buffers", expect.buffers, result.buffers),
+    ):
+        if wanted is None or expect.node is None:
+            continue
+        found = evidence.share(pages, expect.node)
+        # All means all: not one page may be elsewhere.
+        if found is None or (found != wanted if wanted == 100 else abs(found - wanted) > AGREEMENT):
+            faults.append(f"{name}: should be {wanted:g} % on node {expect.node}, pages per node are {dict(pages)}")
+    return faults
+
+
+def judge_threads(seen: Seen, expect: Expect, machine: Machine) -> list[str]:
+    if expect.threads is None:
+        return []
+    cpus = machine.nodes[expect.threads].cpus
+    loose = [thread for thread in seen.threads if not thread.cpus <= cpus]
+    return [f"{len(loose)} of {len(seen.threads)} threads may leave node {expect.threads}"] if loose else []
+
+
+def judge_witnesses(seen: Seen) -> list[str]:
+    """numa_maps and move_pages have to tell the same."""
+    return [
+        f"{name}: numa_maps says {dict(one)}, move_pages {dict(other)}"
+        for name, one, other in (
+            ("model", seen.model, seen.model_moved),
+            ("buffers", seen.buffers, seen.buffers_moved),
+        )
+        if apart(one, other)
+    ]
+
+
+def apart(one: Mapping[int, int], other: Mapping[int, int]) -> bool:
+    """True where some node's pages differ by more than AGREEMENT per cent of all."""
+    allowed = AGREEMENT / 100 * max(sum(one.values()), sum(other.values()))
+    return any(abs(one.get(node, 0) - other.get(node, 0)) > allowed for node in one.keys() | other.keys())
+
+
+def judge_report(result: Outcome, expect: Expect) -> list[str]:
+    if result.run.program != "llamafile-numa" or expect.exit is not None:
+        return []
+    report = result.report
+    if report is None:
+        return ["there is no report"]
+    faults = []
+    for key, wanted in (expect.report or {}).items():
+        found = report.get(key)
+        if found != wanted and not (isinstance(wanted, list) and found in wanted):
+            faults.append(f"report: {key} should be {wanted!r}, is {found!r}")
+    if report.get("ok") is True:
+        faults += judge_claim(report)
+    return faults + (judge_agreement(report, result.seen) if result.seen else [])
+
+
+def judge_claim(report: Mapping[str, Any]) -> list[str]:
+    """A report that says all is well has looked at each region that every run has, and found nothing elsewhere."""
+    regions = {region["name"]: region for region in report.get("regions", [])}
+    return [
+        f"report: ok, but {name} was {regions.get(name, 'left out')}"
+        for name in ("weights", "kv", "compute")
+        if name not in regions or not regions[name]["on_node"] or regions[name]["elsewhere"]
+    ]
+
+
+def judge_agreement(report: Mapping[str, Any], seen: Seen) -> list[str]:
+    """The report's share on the node against the one seen from outside, of the mapped file and of the buffers."""
+    node = report.get("node")
+    if not isinstance(node, int):
+        return []
+    faults = []
+    for name, pages in (("model", seen.model), ("buffers", seen.buffers)):
+        said, found = reported_share(report, name), evidence.share(pages, node)
+        if said is not None and (found is None or abs(said - found) > AGREEMENT):
+            faults.append(f"report: {said:.1f} % of {name} on node {node}; seen from outside: {dict(pages)}")
+    return faults
+
+
+def reported_share(report: Mapping[str, Any], group: str) -> float | None:
+    """Per cent on the node, by the report, of what lies in the model's mapping (`model`) or outside it (`buffers`).
+
+    Regions are sampled, so each counts by its bytes. None where there is no such region, or none of it was looked at.
+    """
+    mapped = MAPPED.get(report.get("weights_mode", ""), set())
+    there = everything = 0.0
+    for region in report.get("regions", []):
+        placed = region["on_node"] + region["elsewhere"]
+        if (region["name"] in mapped) == (group == "model") and placed:
+            there += region["bytes"] * region["on_node"] / placed
+            everything += region["bytes"]
+    return 100 * there / everything if everything else None
+
+
+def last_line(text: str) -> str:
+    return (text.strip().splitlines() or ["(it said nothing)"])[-1]
