@@ -30,6 +30,7 @@ under = ["cpuset", "0-1", "0"]
 expect = { exit = 2, says = ["no node .*"] }
 
 [run.three]
+model = "synthetic"
 """
 
 
@@ -42,9 +43,9 @@ def test_a_scenario() -> None:
     assert (parsed.name, parsed.title, parsed.machine) == ("sample", "A title", MACHINE)
     assert parsed.steps == (("cache", "model", "0"), ("run", "one"), ("drop",), ("run", "two", "three"))
     under = ("numactl", "--membind=1")
-    assert parsed.runs["one"] == Run("one", "llama", ("-t", "2"), under, Expect(node=1, weights=0))
+    assert parsed.runs["one"] == Run("one", "llama", "model", ("-t", "2"), under, Expect(node=1, weights=0))
     assert parsed.runs["two"].expect == Expect(exit=2, says=("no node .*",))
-    assert parsed.runs["three"] == Run("three", "llamafile-numa", (), (), Expect())
+    assert parsed.runs["three"] == Run("three", "llamafile-numa", "synthetic", (), (), Expect())
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,7 @@ def test_a_scenario() -> None:
         ("run two three", "run one two three", "each run is to be in one step"),
         ('"drop"', '"dorp"', "step 'dorp' is none of"),
         ('"llama"', '"lama"', "no program 'lama'"),
+        ('"synthetic"', '"other"', "no model 'other'; there are: model, synthetic"),
         ("[run.three]", "[run.'three;']", "lower-case letters"),
         ("weights", "wieghts", "unknown key 'wieghts'"),
         ("node = 1, weights", "node = 2, weights", "machine pair has 2 nodes"),
@@ -121,20 +123,21 @@ def test_the_arguments_for_qemu() -> None:
 def test_the_script() -> None:
     lines = script.lines(parse(GOOD))
     user = "/tools/setpriv --reuid=65534 --regid=65534 --clear-groups"
-    server = "-m /disk/model.gguf --host 127.0.0.1 -c 2048 -np 1"
+    server = "--host 127.0.0.1 -c 2048 -np 1"
+    model = "-m /disk/model.gguf --port"
     ours = f"/opt/llamafile-numa/llamafile-numa --server {server}"
     limit = script.START_SECONDS
     assert lines == [
         "begin sample",
         "cache /disk/model.gguf 0",
-        f"start one 8081 {limit} {user} numactl --membind=1 /opt/llama/llama serve {server} --port 8081 -t 2",
+        f"start one 8081 {limit} {user} numactl --membind=1 /opt/llama/llama serve {server} {model} 8081 -t 2",
         "look one /disk/model.gguf",
         "stop one",
         "drop",
-        f"start two 8081 {limit} cpuset 0-1 0 {user} {ours} --port 8081 --numa-report /tmp/two.json --numa-node 1",
-        f"start three 8082 {limit} {user} {ours} --port 8082 --numa-report /tmp/three.json",
+        f"start two 8081 {limit} cpuset 0-1 0 {user} {ours} {model} 8081 --numa-report /tmp/two.json --numa-node 1",
+        f"start three 8082 {limit} {user} {ours} -m /disk/synthetic.gguf --port 8082 --numa-report /tmp/three.json",
         "look two /disk/model.gguf",
-        "look three /disk/model.gguf",
+        "look three /disk/synthetic.gguf",
         "stop two",
         "stop three",
         "end",

@@ -16,7 +16,7 @@ from tools.lab.verdict import Outcome, outcome, reported_share
 
 MACHINE = Machine("pair", (Node(512, frozenset({0, 1})), Node(512, frozenset({2, 3}))), ((10, 21), (21, 10)))
 LOCAL = "node = 1, weights = 100, buffers = 100, threads = 1, report = { node = 1, ok = true }"
-SERVED = {"ready": "12", "answer": '{"content": "upon a time"}', "exit": "running", "errors": ""}
+SERVED = {"ready": "12", "answer": '{"tokens_predicted": 1}', "exit": "running", "errors": ""}
 
 
 def region(name: str, on_node: int, elsewhere: int = 0, not_resident: int = 0) -> dict[str, Any]:
@@ -76,12 +76,29 @@ def test_one_page_elsewhere_is_not_all() -> None:
 def test_a_report_that_claims_more_than_is_so() -> None:
     expect = "node = 1, report = { ok = true }"
     result = judge(expect, looked(report(*ALL_LOCAL), model="N0=1000 N1=59000"))
-    assert result.failures == ["report: 100.0 % of model on node 1; seen from outside: {0: 1000, 1: 59000}"]
+    assert result.failures == [
+        "report: 100.0 % of the file on node 1; from outside, pages: {0: 1000, 1: 59000}",
+        "report: 66000 pages on node 1, 0 elsewhere; from outside: {0: 1000, 1: 65000}",
+    ]
 
 
 def test_within_one_per_cent_is_agreement() -> None:
     spilled = report(region("weights", 59500, 500), *ALL_LOCAL[1:], ok=False)
     assert judge("node = 1, report = { ok = false }", looked(spilled, model="N0=1000 N1=59000")).failures == []
+
+
+def test_a_spill_is_told_page_by_page_although_the_program_has_other_memory_too() -> None:
+    spilled = report(*ALL_LOCAL[:1], region("kv", 300, 4700), region("compute", 1000, not_resident=500), ok=False)
+    expect = "node = 1, report = { ok = false }"
+    assert judge(expect, looked(spilled, buffers="N0=4700 N1=3300")).failures == []
+    told = judge(expect, looked(spilled, buffers="N0=6000 N1=2000")).failures
+    assert told == ["report: 61300 pages on node 1, 4700 elsewhere; from outside: {0: 6000, 1: 62000}"]
+
+
+def test_a_report_with_more_on_the_node_than_there_is() -> None:
+    inflated = report(*ALL_LOCAL[:1], region("kv", 9000), ALL_LOCAL[2])
+    told = judge("node = 1", looked(inflated)).failures
+    assert told == ["report: 70000 pages on node 1, 0 elsewhere; from outside: {1: 66000}"]
 
 
 def test_ok_without_having_looked() -> None:
@@ -107,6 +124,20 @@ def test_witnesses_that_contradict_each_other() -> None:
     assert judge(LOCAL, told).failures == ["model: numa_maps says {1: 60000}, move_pages {0: 700, 1: 59300}"]
 
 
+def test_pages_without_a_policy_may_be_out_of_sight_for_move_pages() -> None:
+    told = looked(report(*ALL_LOCAL))
+    told["numa_maps"] = numa_maps().replace("bind:1", "default")
+    assert judge(LOCAL, {**told, "pages": pages(buffers="")}).failures == []
+    assert judge(LOCAL, {**looked(report(*ALL_LOCAL)), "pages": pages(buffers="")}).failures
+    assert judge(LOCAL, {**told, "pages": pages(buffers="N0=700 N1=5300")}).failures
+
+
+def test_the_report_names_the_regions_there_must_be() -> None:
+    expect = 'regions = ["repack"]'
+    assert judge(expect, looked(report(*ALL_LOCAL))).failures == ["report: ok, but repack was left out"]
+    assert judge(expect, looked(report(*ALL_LOCAL, region("repack", 10)))).failures == []
+
+
 def test_the_baseline_has_no_report() -> None:
     told = looked(None, model="N0=60000")
     assert judge("node = 1, weights = 0, buffers = 100", told, program="llama").failures == []
@@ -126,8 +157,8 @@ def test_it_should_serve_but_ended() -> None:
 
 
 def test_it_serves_but_generates_nothing() -> None:
-    told = {**looked(report(*ALL_LOCAL)), "answer": '{"content": ""}'}
-    assert judge("", told).failures == ['generated nothing: \'{"content": ""}\'']
+    told = {**looked(report(*ALL_LOCAL)), "answer": '{"tokens_predicted": 0}'}
+    assert judge("", told).failures == ["generated nothing: '{\"tokens_predicted\": 0}'"]
 
 
 def test_it_should_end_and_serve_nothing() -> None:

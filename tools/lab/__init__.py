@@ -19,6 +19,7 @@ from tools.lab.scenario import Machine, Scenario
 from tools.lab.verdict import Outcome, outcome
 
 MODEL_MEGABYTES = 250
+SYNTHETIC_MEGABYTES = 120
 
 
 def register(subparsers: Any) -> None:
@@ -70,15 +71,18 @@ def measure(
     """
     if reason := needs.missing():
         raise Fail(reason)
-    lab = Lab(model or default_model(), dict(ready or {}))
     by_machine: dict[Machine, list[Scenario]] = {}
     for one in scenarios:
         by_machine.setdefault(one.machine, []).append(one)
-    outcomes: list[Outcome] = []
-    for machine, group in by_machine.items():
-        with folder_for(machine, keep=keep) as folder:
-            outcomes += lab.run(machine, group, folder)
+    with temporary_folder(keep=keep) as folder:
+        lab = Lab(folder, model, dict(ready or {}))
+        outcomes = [each for machine, group in by_machine.items() for each in lab.run(machine, group)]
     return lab.accelerator, outcomes
+
+
+def models_for(model: Path | None) -> dict[str, Path]:
+    """The models on the disk. A synthetic one is all Q4_0, which ggml repacks; the real one has no such tensor."""
+    return {"model": model or default_model(), "synthetic": models.synthetic_model(SYNTHETIC_MEGABYTES)}
 
 
 def default_model() -> Path:
@@ -91,41 +95,48 @@ def default_model() -> Path:
 
 
 class Lab:
-    """What all boots share: kernel, programs, model, and the accelerator that turned out to work."""
+    """What all boots share: kernel, disk, programs, and the accelerator that turned out to work."""
 
-    def __init__(self, model: Path, ready: dict[str, Path]) -> None:
+    def __init__(self, folder: Path, model: Path | None, ready: dict[str, Path]) -> None:
+        self.folder = folder
         self.kernel = kernel.kernel()
-        self.model = model
         self.ready = ready
+        self.built: dict[tuple[str, str], Path] = {}
         self.untried = qemu.accelerators()
         self.accelerator = self.untried.pop(0)
+        disk.build(models_for(model), folder / disk.IMAGE)
 
-    def run(self, machine: Machine, scenarios: list[Scenario], folder: Path) -> list[Outcome]:
+    def run(self, machine: Machine, scenarios: list[Scenario]) -> list[Outcome]:
         """Boot a machine once for all these scenarios."""
+        folder = self.folder / machine.name
+        folder.mkdir(exist_ok=True)
+        self.pack(scenarios, folder / guest.INITRD)
         say(f"machine {machine.name} ({self.accelerator}): {', '.join(one.name for one in scenarios)}")
-        disk.build(self.model, folder / "disk.img")
+        command = qemu.command(machine, self.accelerator, self.kernel.image, self.folder / disk.IMAGE, folder)
         events: list[Event] = []
         try:
-            for event in self.boot(machine, scenarios, folder):
+            for event in qemu.boot(command, folder):
                 events.append(event)
                 tell(event)
-        except (LostError, Fail) as failure:
+        except LostError as failure:
             if not events and self.untried:
                 say(f"{self.accelerator} does not boot it: {str(failure).splitlines()[0]}")
                 self.accelerator = self.untried.pop(0)
-                return self.run(machine, scenarios, folder)
+                return self.run(machine, scenarios)
             err.print(str(failure), style="red")
         return [outcome(one, each, events) for one in scenarios for each in one.runs.values()]
 
-    def boot(self, machine: Machine, scenarios: list[Scenario], folder: Path) -> Iterator[Event]:
+    def pack(self, scenarios: list[Scenario], initrd: Path) -> None:
         wanted = {each.program for one in scenarios for each in one.runs.values()}
         files = {name: self.program(name) for name in sorted(wanted)}
-        content = guest.initrd(self.kernel, files, script.script(scenarios))
-        (folder / "initrd").write_bytes(content)
-        return qemu.boot(qemu.command(machine, self.accelerator, self.kernel.image, folder), folder)
+        initrd.write_bytes(guest.initrd(self.kernel, files, script.script(scenarios)))
 
     def program(self, name: str) -> Path:
-        return self.ready.get(name) or programs.program(name, self.accelerator)
+        """Built once for each accelerator, unless it is given."""
+        key = (name, self.accelerator)
+        if name not in self.ready and key not in self.built:
+            self.built[key] = programs.program(name, self.accelerator)
+        return self.ready.get(name) or self.built[key]
 
 
 def tell(event: Event) -> None:
@@ -140,8 +151,8 @@ def tell(event: Event) -> None:
 
 
 @contextmanager
-def folder_for(machine: Machine, *, keep: bool) -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix=f"llamafile-numa-lab-{machine.name}-"))
+def temporary_folder(*, keep: bool) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="llamafile-numa-lab-"))
     try:
         yield folder
     finally:

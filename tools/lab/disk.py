@@ -1,36 +1,42 @@
-"""The guest's disk: an ext4 image with the model and a large empty file, made without mounting."""
+"""The guest's disk: an ext4 image with models and a large empty file, made without mounting."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from tools.fail import Fail
 from tools.lab import needs
 
 MIB = 1 << 20
+IMAGE = "disk.img"
 MOUNTED_AT = "/disk"
 
 # A file of holes: on disk it is nothing, in the page cache it is as large as any node of any machine.
 FILLER_BYTES = 1024 * MIB
 
-# The file system's own needs beside the model's bytes.
+# The file system's own needs beside the models' bytes.
 OVERHEAD_BYTES = 48 * MIB
 
-FILES = {"model": f"{MOUNTED_AT}/model.gguf", "filler": f"{MOUNTED_AT}/filler"}
+
+def path(name: str) -> str:
+    """Where a file of the disk is in the guest, by the name it has in scenarios."""
+    return f"{MOUNTED_AT}/{name}" if name == "filler" else f"{MOUNTED_AT}/{name}.gguf"
 
 
-def build(model: Path, image: Path) -> None:
-    """Write a raw image that holds `model` as model.gguf. Raises Fail with mke2fs's words if that does not work."""
+def build(models: Mapping[str, Path], image: Path) -> None:
+    """Write a raw image that holds models, by their names. Raises Fail with mke2fs's words if that does not work."""
     content = image.with_name("disk")
     content.mkdir()
-    put(model, content / "model.gguf")
+    for name, model in models.items():
+        put(model, content / f"{name}.gguf")
     with (content / "filler").open("wb") as filler:
         filler.truncate(FILLER_BYTES)
     with image.open("wb") as file:
-        file.truncate(-(-model.stat().st_size // MIB) * MIB + OVERHEAD_BYTES)
+        file.truncate(-(-sum(model.stat().st_size for model in models.values()) // MIB) * MIB + OVERHEAD_BYTES)
     command = [needs.path("mke2fs"), "-q", "-t", "ext4", "-m", "0", "-d", str(content), str(image)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     shutil.rmtree(content)

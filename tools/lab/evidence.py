@@ -91,13 +91,18 @@ def kind(mapping: Area, model: str) -> str:
 
 @dataclass(frozen=True)
 class Seen:
-    """Pages per node: of the model's mapping and of buffers, by numa_maps and by move_pages."""
+    """Pages per node: of the model's mapping and of buffers, by numa_maps and by move_pages.
+
+    hinted: some of it has no memory policy. The kernel may have marked pages there to find out who uses them (NUMA
+    balancing); move_pages of Linux 6.1 takes a marked page for one that is not there.
+    """
 
     model: Mapping[int, int]
     buffers: Mapping[int, int]
     model_moved: Mapping[int, int]
     buffers_moved: Mapping[int, int]
     threads: tuple[Thread, ...]
+    hinted: bool
 
 
 def see(numa_maps: str, pages: str, threads: str, model: str) -> Seen:
@@ -118,6 +123,7 @@ def see(numa_maps: str, pages: str, threads: str, model: str) -> Seen:
         by_move_pages("model"),
         by_move_pages("buffers"),
         tuple(parse_threads(threads)),
+        any(one.policy == "default" for areas in kinds.values() for one in areas),
     )
 
 

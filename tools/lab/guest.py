@@ -18,8 +18,9 @@ from tools.lab.kernel import Kernel
 from tools.paths import BUILD
 
 SOURCES = Path(__file__).parent / "guest"
-C_TOOLS = ("pages", "deny")
+C_TOOLS = ("pages", "evict", "deny")
 SYSTEM_TOOLS = ("numactl", "setpriv")
+INITRD = "initrd"
 PROGRAM_FOLDER = "/opt"
 
 CFLAGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-static", "-s")

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from tools.fail import Fail
 from tools.lab import needs
+from tools.lab.guest import INITRD
 from tools.lab.scenario import Machine
 
 # A guest that tells nothing for so long is dead: each wait in guest/lab.sh is shorter.
@@ -40,7 +40,7 @@ class Event:
 
 
 class LostError(Exception):
-    """The guest stopped to tell; the text holds the end of its console."""
+    """The machine has died or says no more; the text tells what is known."""
 
 
 def accelerators() -> list[str]:
@@ -54,8 +54,8 @@ def accelerators() -> list[str]:
     return ["kvm", "tcg"] if hardware and os.access("/dev/kvm", os.R_OK | os.W_OK) else ["tcg"]
 
 
-def command(machine: Machine, accelerator: str, kernel: Path, folder: Path) -> list[str]:
-    """The QEMU command. In `folder`: `initrd` and `disk.img` to read, `console` and `events` to write."""
+def command(machine: Machine, accelerator: str, kernel: Path, image: Path, folder: Path) -> list[str]:
+    """The QEMU command. The disk `image` is not written to; `folder` has the initrd and gets `console` and `events`."""
     cpus = sum(len(node.cpus) for node in machine.nodes)
     return [
         needs.path("qemu-system-x86_64"),
@@ -66,8 +66,8 @@ def command(machine: Machine, accelerator: str, kernel: Path, folder: Path) -> l
         *numa_arguments(machine),
         *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
         *("-serial", f"file:{folder / 'console'}", "-serial", f"file:{folder / 'events'}"),
-        *("-drive", f"file={folder / 'disk.img'},format=raw,if=virtio,snapshot=on"),
-        *("-kernel", str(kernel), "-initrd", str(folder / "initrd"), "-append", BOOT_ARGUMENTS),
+        *("-drive", f"file={image},format=raw,if=virtio,snapshot=on"),
+        *("-kernel", str(kernel), "-initrd", str(folder / INITRD), "-append", BOOT_ARGUMENTS),
     ]
 
 
@@ -90,7 +90,7 @@ def numa_arguments(machine: Machine) -> list[str]:
 def boot(command: list[str], folder: Path) -> Iterator[Event]:
     """Switch the machine on and yield what it tells until it switches itself off.
 
-    Raises LostError when it stops to tell before that, Fail when QEMU refuses to start.
+    Raises LostError when it stops to tell before that or QEMU fails.
     """
     events = folder / "events"
     events.write_bytes(b"")
@@ -102,7 +102,7 @@ def boot(command: list[str], folder: Path) -> Iterator[Event]:
             for line in follow(stream, process):
                 yield decode(line, time.monotonic() - begun)
         if process.returncode:
-            raise Fail(f"QEMU ended with {process.returncode}: {tail(folder / 'qemu', 1)}")
+            raise LostError(f"QEMU ended with {process.returncode}: {tail(folder / 'qemu', 1)}")
     except TimeoutError:
         console = tail(folder / "console", CONSOLE_TAIL_LINES)
         raise LostError(f"the machine told nothing for too long; the end of its console:\n{console}") from None

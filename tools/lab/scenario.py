@@ -8,6 +8,7 @@ A scenario file:
 
     [run.unpatched]
     program = "llama"                             # the unpatched program; default: llamafile-numa
+    model = "synthetic"                            # one whose weights ggml rewrites when it loads them; default: model
     arguments = ["-t", "2"]
     under = ["numactl", "--membind=1"]            # a command that the program is started through
 
@@ -15,7 +16,7 @@ A scenario file:
     node = 1
     weights = 0
 
-Steps: `drop` empties the page cache (each scenario begins so), `cache model|filler NODE` reads a file so that its
+Steps: `drop` empties the page cache (each scenario begins so), `cache FILE NODE` reads a file so that its
 cached pages lie on that node, `run NAME...` starts the named programs, looks at each once all of them serve, and ends
 them.
 """
@@ -35,7 +36,8 @@ HERE = Path(__file__).parent
 SCENARIOS = HERE / "scenarios"
 MACHINES = HERE / "machines.toml"
 PROGRAMS = ("llamafile-numa", "llama")
-FILES = ("model", "filler")
+MODELS = ("model", "synthetic")
+FILES = (*MODELS, "filler")
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class Expect:
     weights: pages of the model's file or, where the program says that it copied it, of the copy.
     buffers: large anonymous mappings (KV cache, compute buffers, repacked or copied weights).
     threads: the node whose CPUs all threads are bound to.
+    regions: what the report must name besides weights, kv and compute.
     report: entries of the program's report; a list stands for any of its values.
     says: what its stderr must match, each a regular expression.
     """
@@ -71,6 +74,7 @@ class Expect:
     weights: float | None = None
     buffers: float | None = None
     threads: int | None = None
+    regions: tuple[str, ...] = ()
     report: Mapping[str, Any] | None = None
     says: tuple[str, ...] = ()
 
@@ -79,6 +83,7 @@ class Expect:
 class Run:
     name: str
     program: str
+    model: str
     arguments: tuple[str, ...]
     under: tuple[str, ...]
     expect: Expect
@@ -129,14 +134,17 @@ def parse(name: str, text: str, known: Mapping[str, Machine]) -> Scenario:
 
 def parse_run(name: str, table: Mapping[str, Any], machine: Machine, where: str) -> Run:
     where = f"{where}, run {name}"
-    only_keys(table, ("program", "arguments", "under", "expect"), where)
+    only_keys(table, ("program", "model", "arguments", "under", "expect"), where)
     program = table.get("program", PROGRAMS[0])
     if program not in PROGRAMS:
         raise Fail(f"{where}: no program {program!r}; there are: {', '.join(PROGRAMS)}")
+    model = table.get("model", MODELS[0])
+    if model not in MODELS:
+        raise Fail(f"{where}: no model {model!r}; there are: {', '.join(MODELS)}")
     if not re.fullmatch(r"[a-z0-9-]+", name):
         raise Fail(f"{where}: a name has lower-case letters, digits and '-' only")
     expect = parse_expect(table.get("expect", {}), machine, where)
-    return Run(name, program, tuple(table.get("arguments", ())), tuple(table.get("under", ())), expect)
+    return Run(name, program, model, tuple(table.get("arguments", ())), tuple(table.get("under", ())), expect)
 
 
 def parse_expect(table: Mapping[str, Any], machine: Machine, where: str) -> Expect:
@@ -146,7 +154,8 @@ def parse_expect(table: Mapping[str, Any], machine: Machine, where: str) -> Expe
             raise Fail(f"{where}: {key} = {table[key]}, but machine {machine.name} has {len(machine.nodes)} nodes")
     if ("weights" in table or "buffers" in table) and "node" not in table:
         raise Fail(f"{where}: weights and buffers are counted on a node; say which: node = N")
-    return Expect(**{**table, "says": tuple(table.get("says", ()))})
+    lists = {key: tuple(table.get(key, ())) for key in ("says", "regions")}
+    return Expect(**{**table, **lists})
 
 
 def parse_step(step: str, runs: Mapping[str, Run], machine: Machine, where: str) -> tuple[str, ...]:

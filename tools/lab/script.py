@@ -15,7 +15,7 @@ FIRST_PORT = 8081
 START_SECONDS = 240
 
 # As little work as shows all there is: one slot, a KV cache of some MiB.
-SERVER = ("-m", disk.FILES["model"], "--host", "127.0.0.1", "-c", "2048", "-np", "1")
+SERVER = ("--host", "127.0.0.1", "-c", "2048", "-np", "1")
 SUBCOMMAND = {"llamafile-numa": "--server", "llama": "serve"}
 
 # Programs run as nobody: whoever may do everything proves nothing. The path keeps busybox's shell from its own setpriv.
@@ -33,7 +33,7 @@ def lines(scenario: Scenario) -> list[str]:
             case ("drop",):
                 result.append("drop")
             case ("cache", file, node):
-                result.append(f"cache {disk.FILES[file]} {node}")
+                result.append(f"cache {disk.path(file)} {node}")
             case ("run", *names):
                 result += together([scenario.runs[name] for name in names])
     return [*result, "end"]
@@ -45,7 +45,7 @@ def together(runs: list[Run]) -> list[str]:
         shlex.join(["start", run.name, str(port), str(START_SECONDS), *command(run, port)])
         for port, run in enumerate(runs, FIRST_PORT)
     ]
-    looked = [f"look {run.name} {disk.FILES['model']}" for run in runs]
+    looked = [f"look {run.name} {disk.path(run.model)}" for run in runs]
     stopped = [f"stop {run.name}" for run in runs]
     return [*started, *looked, *stopped]
 
@@ -54,5 +54,6 @@ def command(run: Run, port: int) -> list[str]:
     """The user is changed before `under`, but for a control group, which only root can make."""
     privileged, unprivileged = (run.under, ()) if run.under[:1] == ("cpuset",) else ((), run.under)
     report = ["--numa-report", f"/tmp/{run.name}.json"] if run.program == "llamafile-numa" else []
-    program = [program_path(run.program), SUBCOMMAND[run.program], *SERVER, "--port", str(port)]
+    files = ["-m", disk.path(run.model), "--port", str(port)]
+    program = [program_path(run.program), SUBCOMMAND[run.program], *SERVER, *files]
     return [*privileged, *USER, *unprivileged, *program, *report, *run.arguments]

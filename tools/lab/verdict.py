@@ -36,9 +36,9 @@ class Outcome:
 
     @property
     def generated(self) -> bool:
-        """It answered a completion with text."""
+        """It answered a completion with a token, be that a part of a character only."""
         try:
-            return bool(json.loads(self.answer)["content"])
+            return bool(json.loads(self.answer)["tokens_predicted"])
         except (ValueError, KeyError, TypeError):
             return False
 
@@ -63,7 +63,7 @@ def outcome(scenario: Scenario, run: Run, events: Iterable[Event]) -> Outcome:
     if "ready" in told:
         result.ready_seconds = int(told["ready"])
     if "numa_maps" in told and "pages" in told and "threads" in told:
-        result.seen = evidence.see(told["numa_maps"], told["pages"], told["threads"], disk.FILES["model"])
+        result.seen = evidence.see(told["numa_maps"], told["pages"], told["threads"], disk.path(run.model))
     if "report" in told:
         try:
             result.report = json.loads(told["report"])
@@ -129,21 +129,22 @@ def judge_threads(seen: Seen, expect: Expect, machine: Machine) -> list[str]:
 
 
 def judge_witnesses(seen: Seen) -> list[str]:
-    """numa_maps and move_pages have to tell the same."""
+    """numa_maps and move_pages have to tell the same, but for pages that move_pages cannot see."""
     return [
         f"{name}: numa_maps says {dict(one)}, move_pages {dict(other)}"
         for name, one, other in (
             ("model", seen.model, seen.model_moved),
             ("buffers", seen.buffers, seen.buffers_moved),
         )
-        if apart(one, other)
+        if apart(one, other, unseen=seen.hinted)
     ]
 
 
-def apart(one: Mapping[int, int], other: Mapping[int, int]) -> bool:
-    """True where some node's pages differ by more than AGREEMENT per cent of all."""
+def apart(one: Mapping[int, int], other: Mapping[int, int], *, unseen: bool) -> bool:
+    """True where on some node `other` has more pages than `one`, or (if not `unseen`) less, by AGREEMENT per cent."""
     allowed = AGREEMENT / 100 * max(sum(one.values()), sum(other.values()))
-    return any(abs(one.get(node, 0) - other.get(node, 0)) > allowed for node in one.keys() | other.keys())
+    more = [other.get(node, 0) - one.get(node, 0) for node in one.keys() | other.keys()]
+    return any(count > allowed or (count < -allowed and not unseen) for count in more)
 
 
 def judge_report(result: Outcome, expect: Expect) -> list[str]:
@@ -158,31 +159,52 @@ def judge_report(result: Outcome, expect: Expect) -> list[str]:
         if found != wanted and not (isinstance(wanted, list) and found in wanted):
             faults.append(f"report: {key} should be {wanted!r}, is {found!r}")
     if report.get("ok") is True:
-        faults += judge_claim(report)
+        faults += judge_claim(report, expect)
     return faults + (judge_agreement(report, result.seen) if result.seen else [])
 
 
-def judge_claim(report: Mapping[str, Any]) -> list[str]:
-    """A report that says all is well has looked at each region that every run has, and found nothing elsewhere."""
+def judge_claim(report: Mapping[str, Any], expect: Expect) -> list[str]:
+    """A report that says all is well has looked at each region that the run has, and found nothing elsewhere."""
     regions = {region["name"]: region for region in report.get("regions", [])}
     return [
         f"report: ok, but {name} was {regions.get(name, 'left out')}"
-        for name in ("weights", "kv", "compute")
+        for name in ("weights", "kv", "compute", *expect.regions)
         if name not in regions or not regions[name]["on_node"] or regions[name]["elsewhere"]
     ]
 
 
 def judge_agreement(report: Mapping[str, Any], seen: Seen) -> list[str]:
-    """The report's share on the node against the one seen from outside, of the mapped file and of the buffers."""
+    """The report against what is seen from outside.
+
+    Of the mapped file, the shares on the node are compared. The program's own memory includes more than the report's
+    regions, and grows once it generates: so all that the report has elsewhere must be there, and no more than that, and
+    at least what it has on the node.
+    """
     node = report.get("node")
     if not isinstance(node, int):
         return []
     faults = []
-    for name, pages in (("model", seen.model), ("buffers", seen.buffers)):
-        said, found = reported_share(report, name), evidence.share(pages, node)
-        if said is not None and (found is None or abs(said - found) > AGREEMENT):
-            faults.append(f"report: {said:.1f} % of {name} on node {node}; seen from outside: {dict(pages)}")
+    said, found = reported_share(report, "model"), evidence.share(seen.model, node)
+    if said is not None and (found is None or abs(said - found) > AGREEMENT):
+        faults.append(f"report: {said:.1f} % of the file on node {node}; from outside, pages: {dict(seen.model)}")
+    pages = evidence.total([seen.model, seen.buffers])
+    everything = sum(pages.values())
+    allowed = AGREEMENT / 100 * everything
+    on_node, elsewhere = reported_pages(report, "on_node"), reported_pages(report, "elsewhere")
+    if abs(elsewhere - (everything - pages.get(node, 0))) > allowed or on_node > pages.get(node, 0) + allowed:
+        faults.append(
+            f"report: {on_node:.0f} pages on node {node}, {elsewhere:.0f} elsewhere; from outside: {dict(pages)}"
+        )
     return faults
+
+
+def reported_pages(report: Mapping[str, Any], count: str) -> float:
+    """All pages of a report that are `on_node` or `elsewhere`; sampled regions are scaled to their size."""
+    pages = 0.0
+    for region in report.get("regions", []):
+        if region["checked"]:
+            pages += region["bytes"] / evidence.PAGE * region[count] / region["checked"]
+    return pages
 
 
 def reported_share(report: Mapping[str, Any], group: str) -> float | None:

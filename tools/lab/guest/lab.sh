@@ -23,6 +23,7 @@ drop() { # the page cache
 }
 
 cache() { # FILE NODE: read it so that its cached pages lie on NODE
+    evict "$1"
     numactl --membind="$2" cat "$1" >/dev/null
 }
 
@@ -55,7 +56,7 @@ get() { # PATH [WGET OPTION...]
 look() { # RUN FILE: let it generate, then say where the pages of the process are; FILE is the model
     run=$1
     get completion --header 'Content-Type: application/json' \
-        --post-data '{"prompt":"Once","n_predict":2}' | tell answer
+        --post-data '{"prompt":"a","n_predict":1}' | tell answer
     alive || return
     pid=$(cat "/run/$run.pid")
     tell numa_maps <"/proc/$pid/numa_maps"
