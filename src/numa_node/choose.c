@@ -19,7 +19,8 @@ char * choose_nodes_here(const struct topology * topo, char * out, size_t size) 
     }
     node_set_format(&yes, text[0], sizeof(text[0]));
     node_set_format(&no, text[1], sizeof(text[1]));
-    snprintf(out, size, node_set_empty(&no) ? "nodes here: %s" : "nodes here: %s (not usable: %s)", text[0], text[1]);
+    snprintf(out, size, "%s%s%s%s%s", node_set_empty(&yes) ? "no node is usable here" : "nodes here: ", text[0],
+             node_set_empty(&no) ? "" : " (not usable: ", text[1], node_set_empty(&no) ? "" : ")");
     return out;
 }
 

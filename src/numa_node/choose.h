@@ -15,5 +15,5 @@ struct choice {
 int choose_node(const struct topology * topo, const struct numa_options * options, int start_node, struct choice * choice,
                 char * err, size_t err_size);
 
-// "nodes here: 0, 1 (not allowed: 2)"; returns out.
+// "nodes here: 0-1 (not usable: 2)", "no node is usable here (not usable: 0)"; returns out.
 char * choose_nodes_here(const struct topology * topo, char * out, size_t size);

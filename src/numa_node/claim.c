@@ -16,16 +16,16 @@ void numa_lock_drop(numa_lock * lock) {
 }
 
 // Against what the node had at start-up counts what was claimed since, touched or not; against what it has now counts what
-// others took meanwhile.
+// others took meanwhile (file cache, so a mapping too, is among what can be had).
 bool numa_fits(uint64_t bytes, uint64_t instead) {
     const uint64_t now = prim_available(numa_core.node);
-    return numa_core.available + instead >= atomic_load(&claimed) + bytes + MARGIN && now + instead >= bytes + MARGIN;
+    return numa_core.available + instead >= atomic_load(&claimed) + bytes + MARGIN && now >= bytes + MARGIN;
 }
 
 enum prim_policy numa_claim(uint64_t bytes) {
     const bool fits = numa_fits(bytes, 0);
     atomic_fetch_add(&claimed, bytes);
-    if (!fits) {
+    if (!fits && numa_core.available > 0) {
         atomic_fetch_add(&unfit, bytes);
     }
     return fits ? PRIM_BIND : PRIM_PREFERRED;

@@ -23,6 +23,7 @@ struct numa_core {
     int                 memory_error; // of prim_bind_memory: 0 = the system takes our word for the node
     int                 cpus_error;   // of prim_bind_cpus
     uint64_t            available;    // bytes that could be had on the node at start-up; 0 = unknown
+    FILE *              report;       // open from the start, so that a reader at the other end of a pipe waits; null = none
     char                note[512];    // what does not hold and what would mend it; "" where all holds
 };
 extern struct numa_core numa_core;
@@ -70,6 +71,8 @@ struct numa_sight {
 // Look at all regions; out[NUMA_NODE_USES].
 // Returns 0, or the first error of looking; *coarse as prim_look says.
 int numa_region_look(struct numa_sight * out, bool * coarse);
+// The first error of asking for the node for a region; 0 = the system took our word for all of them.
+int numa_region_error(void);
 
 // --- weights (weights.c) ---
 

@@ -1,6 +1,7 @@
 #include "options.h"
 #include "numa_node.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,6 +47,9 @@ __attribute__((format(printf, 3, 4))) static int fail(char * err, size_t size, c
     va_start(args, format);
     vsnprintf(err, size, format, args);
     va_end(args);
+    for (; *err; err++) { // what was written may hold line breaks; a message is one line
+        *err = (unsigned char) *err < ' ' || *err == 0x7f ? '?' : *err;
+    }
     return -1;
 }
 
@@ -55,11 +59,9 @@ static int number_of(const char * text) {
     if (!*text) {
         return -1;
     }
-    for (; *text; text++) {
-        if (*text < '0' || *text > '9' || n > 214748363) {
-            return -1;
-        }
-        n = n * 10 + (*text - '0');
+    for (; *text && n >= 0; text++) {
+        n = *text < '0' || *text > '9' ? -1 : n * 10 + (*text - '0');
+        n = n > INT_MAX ? -1 : n;
     }
     return (int) n;
 }
@@ -119,13 +121,21 @@ static int set(struct numa_options * options, int flag, const char * name, const
     }
 }
 
-// The flag that this word is, or -1. *value: what stands behind "=", else null.
+static char dashed(char c) {
+    return c == '_' ? '-' : c;
+}
+
+// The flag that this word is, or -1. As in llama.cpp's own parser, _ is as good as -. *value: what stands behind "=", else null.
 static int flag_of(const char * word, const char ** value) {
     const char * equals = strchr(word, '=');
     const size_t len    = equals ? (size_t) (equals - word) : strlen(word);
     *value = equals ? equals + 1 : NULL;
     for (int i = 0; FLAGS[i].name; i++) {
-        if (strlen(FLAGS[i].name) == len && strncmp(word, FLAGS[i].name, len) == 0) {
+        size_t same = 0;
+        while (same < len && dashed(word[same]) == FLAGS[i].name[same]) {
+            same++;
+        }
+        if (same == len && !FLAGS[i].name[len]) {
             return i;
         }
     }
@@ -168,7 +178,7 @@ int numa_options_parse(struct numa_options * options, int * argc, char ** argv, 
             *(flag == LIST ? &options->list : &options->strict) = true;
             continue;
         }
-        if (!value && ++i >= *argc) {
+        if (!value && (++i >= *argc || strncmp(argv[i], "--", 2) == 0)) {
             return fail(err, err_size, "%s needs a value: %s", FLAGS[flag].name, FLAGS[flag].argument);
         }
         if (set(options, flag, FLAGS[flag].name, value ? value : argv[i], err, err_size) != 0) {
@@ -186,6 +196,7 @@ int numa_options_parse(struct numa_options * options, int * argc, char ** argv, 
         return -1;
     }
     const bool bound = options->wish == WISH_NUMBER || options->wish == WISH_AUTO;
+    options->upstream = upstream_numa;
     if (bound && upstream_numa) {
         return fail(err, err_size, "--numa-node keeps everything on one node and --numa spreads or binds threads by rules of its own; give one of them");
     }

@@ -17,6 +17,7 @@ struct numa_options {
     const char *      report;    // file name, "-" = stdout, null = none; belongs to argv or the environment
     bool              list;
     bool              json;
+    bool              upstream;  // --numa, llama.cpp's own flag, was given
 };
 
 typedef const char * (*env_lookup)(const char * name); // null where the variable is not set

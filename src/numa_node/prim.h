@@ -49,6 +49,9 @@ double prim_now_ms(void); // monotonic
 
 size_t prim_page_size(void); // bytes
 
+// True where PRIM_BIND is kept; elsewhere (Windows) a node is a preference, whatever is asked for.
+bool prim_binds(void);
+
 // Fresh, zeroed memory on the node, in a mapping of its own with nothing mapped right behind it; large pages are asked for
 // where they can help, then it starts at a multiple of 2 MiB. bytes > 0. Null where there is none. *placed: the result of
 // asking for the node. Free with the same size.

@@ -119,6 +119,10 @@ static size_t round_up(size_t n, size_t unit) {
     return (n + unit - 1) / unit * unit;
 }
 
+bool prim_binds(void) {
+    return true;
+}
+
 void * prim_alloc(size_t bytes, int node, enum prim_policy policy, int * placed) {
     const size_t page  = prim_page_size();
     const size_t size  = round_up(bytes, page);
@@ -302,7 +306,12 @@ int prim_look(const void * base, size_t bytes, int node, uint64_t most, struct p
     free(status);
     if (result == -EPERM || result == -ENOSYS || result == -EACCES) {
         *coarse = true;
-        result = look_numa_maps(at, at + total * page, node, out);
+        result = -EIO;
+        for (int i = 0; result == -EIO && i < 20; i++) { // other threads may map while it is read
+            struct prim_residency seen = *out;
+            result = look_numa_maps(at, at + total * page, node, &seen);
+            *out   = result == 0 ? seen : *out;
+        }
     }
     return result;
 }
@@ -336,6 +345,7 @@ struct prim_reader * prim_reader_open(int file) {
         prim_reader_close(reader);
         return NULL;
     }
+    posix_fadvise(reader->file, 0, 0, POSIX_FADV_RANDOM); // for buffered reads: nothing ahead of the range
     reader->size = (uint64_t) info.st_size;
     // mincore says "all cached" of files that are not ours to write (mincore(2), since Linux 5.2).
     reader->cache_known = geteuid() == 0 || geteuid() == info.st_uid || access(path, W_OK) == 0;
@@ -375,7 +385,8 @@ static int read_direct(const struct prim_reader * reader, uint64_t offset, char 
     }
     for (size_t done = 0; done < bytes && result == 0;) {
         const size_t skip = (size_t) ((offset + done) % DIRECT_ALIGN);
-        const ssize_t n   = pread(reader->direct, piece, DIRECT_PIECE, (off_t) (offset + done - skip));
+        const size_t left = round_up(skip + bytes - done, DIRECT_ALIGN);
+        const ssize_t n   = pread(reader->direct, piece, left < DIRECT_PIECE ? left : DIRECT_PIECE, (off_t) (offset + done - skip));
         if (n < 0 && errno == EINTR) {
             continue;
         }

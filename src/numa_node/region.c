@@ -1,5 +1,6 @@
 #include "core.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 // Smaller blocks stay with malloc: a mapping each would cost more than it places (and runs into vm.max_map_count); the
@@ -8,6 +9,7 @@ static const size_t SMALLEST_REGION = 256 << 10;
 
 static numa_lock lock = ATOMIC_FLAG_INIT;
 static struct numa_region * regions;
+static _Atomic int first_error; // of asking for the node
 
 void numa_region_add(const void * base, size_t bytes, enum numa_node_use use, bool owned, bool lazy) {
     struct numa_region * region = malloc(sizeof(*region));
@@ -55,8 +57,16 @@ void * numa_node_alloc(size_t bytes) {
         numa_release(bytes);
         return NULL;
     }
+    if (placed != 0) {
+        int none = 0;
+        atomic_compare_exchange_strong(&first_error, &none, placed);
+    }
     numa_region_add(base, bytes, NUMA_NODE_OTHER, true, false);
     return base;
+}
+
+int numa_region_error(void) {
+    return atomic_load(&first_error);
 }
 
 bool numa_node_free(void * base) {
@@ -74,6 +84,7 @@ bool numa_node_free(void * base) {
     }
     numa_lock_drop(&lock);
     if (!found) {
+        numa_region_drop(base, 1); // weights too small for a region
         return false;
     }
     prim_free(base, found->bytes);
@@ -168,7 +179,7 @@ int numa_region_look(struct numa_sight * out, bool * coarse) {
     int result = 0;
     struct numa_region * all = snapshot(&n);
     if (!all) {
-        return -1;
+        return -ENOMEM;
     }
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < n; i++) {

@@ -73,14 +73,14 @@ static int begin_report(void) {
     char message[512];
     const char * name = numa_core.options.report;
     if (!name || strcmp(name, "-") == 0) {
+        numa_core.report = name ? stdout : NULL;
         return -1;
     }
-    FILE * file = fopen(name, "w");
-    if (!file) {
+    numa_core.report = fopen(name, "w");
+    if (!numa_core.report) {
         snprintf(message, sizeof(message), "--numa-report: cannot write %s: %s; a file name or - is possible", name, strerror(errno));
         return usage(message);
     }
-    fclose(file);
     return -1;
 }
 
@@ -113,6 +113,9 @@ int numa_node_start(int * argc, char ** argv) {
     if (options->list) {
         (options->json ? numa_list_json : numa_list_print)(topo, stdout);
         return ferror(stdout) || fflush(stdout) != 0 ? 1 : 0;
+    }
+    if (options->wish == WISH_UNSET && options->upstream) { // its ways are not ours, so confinement alone changes nothing
+        options->wish = WISH_NONE;
     }
     if (choose_node(topo, options, start_node, &numa_core.choice, err, sizeof(err)) != 0) {
         return usage(err);

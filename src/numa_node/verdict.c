@@ -29,9 +29,8 @@ static void add_note(struct verdict * verdict, const char * text) {
 }
 
 static const char * policy_held(void) {
-    return numa_core.memory_error == 0 ? (numa_unfit() > 0 ? "preferred" : "bind")
-         : numa_core.cpus_error == 0   ? "cpus-only"
-                                       : "none";
+    const bool bound = prim_binds() && numa_unfit() == 0 && numa_region_error() == 0 && numa_core.available > 0;
+    return numa_core.memory_error == 0 ? (bound ? "bind" : "preferred") : numa_core.cpus_error == 0 ? "cpus-only" : "none";
 }
 
 static void judge(struct verdict * verdict) {
@@ -55,6 +54,10 @@ static void judge(struct verdict * verdict) {
     if (numa_unfit() > 0) {
         snprintf(text, sizeof(text), "%" PRIu64 " MiB did not fit beside what was there: %" PRIu64 " MiB could be had on node %d at start",
                  numa_unfit() >> 20, numa_core.available >> 20, numa_core.node);
+        add_note(verdict, text);
+    }
+    if (numa_core.memory_error == 0 && numa_region_error() != 0) {
+        snprintf(text, sizeof(text), "a buffer could not be given to the node: %s", strerror(-numa_region_error()));
         add_note(verdict, text);
     }
     if (error != 0) {
@@ -96,7 +99,7 @@ static void print_json(const struct verdict * verdict, FILE * to) {
     } else {
         fputs(",\"node\":null", to);
     }
-    fprintf(to, ",\"how\":\"%s\",\"policy\":\"%s\",\"policy_note\":", numa_core.choice.how, verdict->policy);
+    fprintf(to, ",\"how\":\"%s\",\"policy\":\"%s\",\"policy_note\":", numa_core.active ? numa_core.choice.how : "", verdict->policy);
     numa_json_string(to, verdict->note);
     fprintf(to, ",\"weights_mode\":\"%s\",\"threads\":{\"workers\":%d,\"bound\":%d},\"regions\":[", numa_weights_mode(), verdict->workers,
             verdict->bound);
@@ -113,20 +116,22 @@ static void print_json(const struct verdict * verdict, FILE * to) {
     fprintf(to, "],\"look_ms\":%.3f,\"ok\":%s}\n", verdict->look_ms, verdict->ok ? "true" : "false");
 }
 
-// False, with a line on stderr, where the report could not be written.
-static bool write_report(const struct verdict * verdict, const char * name) {
-    const bool to_stdout = strcmp(name, "-") == 0;
-    FILE * file = to_stdout ? stdout : fopen(name, "w");
-    bool good   = file != NULL;
-    if (good) {
-        print_json(verdict, file);
-        good = !ferror(file);
-        good = (to_stdout ? fflush(file) : fclose(file)) == 0 && good;
+// False, with a line on stderr, where the report could not be written. A later one (of the next model) takes the place of
+// the one before.
+static bool write_report(const struct verdict * verdict) {
+    static bool again;
+    if (again && numa_core.report != stdout) {
+        numa_core.report = freopen(numa_core.options.report, "w", numa_core.report);
     }
-    if (!good) {
-        fprintf(stderr, "llamafile-numa: error: --numa-report: cannot write %s: %s\n", name, strerror(errno));
+    again = true;
+    if (numa_core.report) {
+        print_json(verdict, numa_core.report);
+        if (fflush(numa_core.report) == 0 && !ferror(numa_core.report)) {
+            return true;
+        }
     }
-    return good;
+    fprintf(stderr, "llamafile-numa: error: --numa-report: cannot write %s: %s\n", numa_core.options.report, strerror(errno));
+    return false;
 }
 
 void numa_node_verdict(void) {
@@ -135,7 +140,7 @@ void numa_node_verdict(void) {
         judge(&verdict);
         print_text(&verdict, stderr);
     }
-    const bool written = !numa_core.options.report || write_report(&verdict, numa_core.options.report);
+    const bool written = !numa_core.options.report || write_report(&verdict);
     if (numa_core.options.strict && !(verdict.ok && written)) {
         fprintf(stderr, "llamafile-numa: error: --numa-strict: %s\n",
                 verdict.ok ? "the report could not be written" : "not everything is on the node (see above); nothing is served");

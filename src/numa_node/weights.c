@@ -4,7 +4,6 @@
 static const size_t MAP_CHUNK    = 16 << 20; // bytes a thread takes at a time: long enough for the disk to read ahead
 static const size_t READ_CHUNK   = 4 << 20;
 static const size_t SMALLEST_READ = 64 << 10; // headers and the like go through the C library's stream
-static const size_t READ_ALONE   = 1 << 20;  // smaller tensors are not worth a second thread
 static const int    MOST_READERS = 8;
 
 static _Atomic bool     copying;
@@ -103,7 +102,7 @@ static void over_mapping(const void * base, size_t bytes, enum prim_policy polic
 }
 
 void numa_node_place(const void * base, size_t bytes) {
-    if (!numa_core.active || bytes == 0) {
+    if (!numa_core.active || bytes == 0 || numa_node_copy_weights()) {
         return;
     }
     // A copy has room where a mapping and the tensors that are repacked out of it (up to all) would not have both.
@@ -157,7 +156,7 @@ bool numa_node_read(int file, uint64_t offset, void * to, size_t bytes) {
         return false;
     }
     struct shared_work job = { .bytes = bytes, .chunk = READ_CHUNK, .reader = reader, .offset = offset, .to = to };
-    prim_parallel(bytes <= READ_ALONE ? 1 : n_helpers(bytes, READ_CHUNK), read_work, &job);
+    prim_parallel(n_helpers(bytes, READ_CHUNK), read_work, &job);
     prim_reader_close(reader);
     return atomic_load(&job.error) == 0;
 }

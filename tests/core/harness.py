@@ -2,7 +2,7 @@
 
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -31,15 +31,6 @@ def build_linux(
 def cases(source: str) -> list[str]:
     """The names of the cases in a C test that includes check.h."""
     return re.findall(r"^CASE\((\w+)\)", (cc.HERE / source).read_text(), re.MULTILINE)
-
-
-def parameters(source: str, wrong: Mapping[str, str]) -> list[object]:
-    """The cases as pytest parameters; `wrong`: what the core is known to do wrong, by case."""
-    assert set(wrong) <= set(cases(source))
-    return [
-        pytest.param(name, marks=[pytest.mark.xfail(strict=True, reason=wrong[name])] if name in wrong else [])
-        for name in cases(source)
-    ]
 
 
 def run_case(program: Path, name: str, folder: Path) -> None:

@@ -323,7 +323,7 @@ static int take_page(int node, enum prim_policy policy) {
 }
 
 void * prim_alloc(size_t bytes, int node, enum prim_policy policy, int * placed) {
-    *placed = fake.memory_error;
+    *placed = fake.memory_error ? fake.memory_error : fake.placed_error;
     lock();
     *(policy == PRIM_BIND ? &fake.binds : &fake.prefers) += 1;
     unlock();
@@ -432,6 +432,10 @@ static void move_page(struct page * page, struct range * range, void * context) 
         fake.room[(int) page->node] += FAKE_PAGE;
         page->node = page->cached = (signed char) node;
     }
+}
+
+bool prim_binds(void) {
+    return !fake.prefers_only;
 }
 
 int prim_move(void * base, size_t bytes, int node) {

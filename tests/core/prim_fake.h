@@ -18,8 +18,9 @@ struct fake {
     bool            no_memory;  // prim_alloc has none
     bool            alone;      // there is no second thread
     bool            no_reader;
+    bool            prefers_only; // the system binds no memory
     bool            coarse;     // the exact look is not permitted
-    int             cpus_error, memory_error, touch_error, move_error;
+    int             cpus_error, memory_error, placed_error, touch_error, move_error;
     const void *    unseen;     // looking at ranges that begin here gives look_error
     int             look_error;
     uint64_t        unreadable; // offset in the file from which on reading fails

@@ -11,19 +11,13 @@ from tests.core import cc, harness
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the Linux half of the core")
 
-WRONG = {
-    "numa_maps_while_others_map": "a mapping that comes or goes between two lines is an error",
-    "reader_without_direct_leaves_a_cold_file_cold": "what the kernel reads ahead of the range stays",
-    "reader_reads_no_more_than_it_needs": "the last piece is read whole, a fifth of an unaligned chunk for nothing",
-}
-
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return harness.build_linux("linux_check.c", tmp_path_factory.mktemp("linux"))
 
 
-@pytest.mark.parametrize("name", harness.parameters("linux_check.c", WRONG))
+@pytest.mark.parametrize("name", harness.cases("linux_check.c"))
 def test_linux(program: Path, name: str, tmp_path: Path) -> None:
     harness.run_case(program, name, tmp_path)
 

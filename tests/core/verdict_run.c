@@ -35,7 +35,8 @@ static int knob(const char * word) {
         { "start", &fake.start_node, NULL },        { "no-topology", NULL, &fake.no_topology },
         { "unknown-room", NULL, &fake.room_unknown }, { "cpus", &fake.cpus_error, NULL },
         { "memory", &fake.memory_error, NULL },     { "look", &fake.look_error, NULL },
-        { "coarse", NULL, &fake.coarse },
+        { "coarse", NULL, &fake.coarse },           { "placed", &fake.placed_error, NULL },
+        { "prefers-only", NULL, &fake.prefers_only },
     };
     for (size_t i = 0; i < sizeof(KNOBS) / sizeof(KNOBS[0]); i++) {
         if (strcmp(name, KNOBS[i].name) == 0) {
