@@ -26,7 +26,11 @@ FLAVOURS = {
     "native": ((), "llamafile-numa"),
     "upstream": (("-DLLAMAFILE_NUMA_PATCHED=OFF",), "llama"),
     "portable": (("-DLLAMAFILE_NUMA_PORTABLE=ON",), "llamafile-numa"),
+    "win_amd64": ((), "llamafile-numa"),
+    "win_amd64_portable": (("-DLLAMAFILE_NUMA_PORTABLE=ON",), "llamafile-numa"),
 }
+
+FOR_THIS_CPU = ("native", "upstream")
 
 STAMP = ".configured"
 STATUS = re.compile(r"\[(\d+)/(\d+)\] ")
@@ -38,10 +42,13 @@ def register(subparsers: Any) -> None:
         help="build the program",
         description="Prepare the sources of a flavour and build its program in build/FLAVOUR/out. native: patched, for"
         " this machine's CPU. upstream: the same without patches. portable: patched, for every CPU of this"
-        f" architecture and every Linux with glibc {zig.GLIBC_FLOOR} or newer. CC and CXX choose the compiler;"
-        " without one, ziglang from the package index is used.",
+        f" architecture and every Linux with glibc {zig.GLIBC_FLOOR} or newer. win_amd64: patched, for Windows, one"
+        " program for CPUs with AVX2; win_amd64_portable: for every CPU. CC and CXX choose the compiler for this"
+        " machine; without one, and for all others, ziglang from the package index is used.",
     )
-    parser.add_argument("--flavour", choices=FLAVOURS, default="native", help="what to build (default: %(default)s)")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--flavour", choices=FLAVOURS, default="native", help="what to build (default: %(default)s)")
+    which.add_argument("--target", dest="flavour", choices=("win_amd64",), help="build for another system")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -80,7 +87,7 @@ def options(flavour: str, tree: Path, chosen: compiler.Compiler) -> list[str]:
 
 def program(flavour: str) -> Path:
     """Where the program of a flavour is, built or not."""
-    suffix = ".exe" if sys.platform == "win32" else ""
+    suffix = ".exe" if sys.platform == "win32" or compiler.for_windows(flavour) else ""
     return flavour_dir(flavour) / "out" / "bin" / (FLAVOURS[flavour][1] + suffix)
 
 
@@ -88,7 +95,7 @@ def configure(flavour: str, folder: Path, tree: Path, chosen: compiler.Compiler,
     """Run CMake, unless the folder was configured in this very way. What another compiler or CPU built is removed."""
     cmake = installed("cmake", "CMAKE_BIN_DIR")
     command = [str(cmake), "-S", str(ROOT), "-B", str(folder), "-G", "Ninja", *options(flavour, tree, chosen), *extra]
-    wanted = digest([*command, chosen.identity, "" if flavour == "portable" else cpu_features()])
+    wanted = digest([*command, chosen.identity, cpu_features() if flavour in FOR_THIS_CPU else ""])
     stamp = folder / STAMP
     if stamp.is_file() and stamp.read_text(encoding="ascii") == wanted:
         # pip may have configured the folder since, with a CMake of its own that is gone by now.

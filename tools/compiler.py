@@ -19,6 +19,9 @@ static_assert(__cplusplus >= 201703L);
 int main(int argc, char **) { return std::string_view("probe").size() == static_cast<unsigned>(argc); }
 """
 
+# What a toolchain file would say.
+WINDOWS = ("-DCMAKE_SYSTEM_NAME=Windows", "-DCMAKE_SYSTEM_PROCESSOR=AMD64")
+
 
 @dataclass(frozen=True)
 class Compiler:
@@ -32,6 +35,8 @@ def choose(flavour: str) -> Compiler:
     """The compiler of a flavour. Raises Fail if CC/CXX name one that does not work."""
     if flavour == "portable":
         return from_index(f"{platform.machine()}-linux-gnu.{zig.GLIBC_FLOOR}")
+    if for_windows(flavour):
+        return from_index("x86_64-windows-gnu")
     if "CC" in os.environ or "CXX" in os.environ:
         cc, cxx = os.environ.get("CC", "cc"), os.environ.get("CXX", "c++")
         if fault := probe(cxx):
@@ -42,6 +47,10 @@ def choose(flavour: str) -> Compiler:
     return from_index(None)
 
 
+def for_windows(flavour: str) -> bool:
+    return flavour.startswith("win_")
+
+
 def installed(cc: str, cxx: str) -> Compiler:
     options = (f"-DCMAKE_C_COMPILER={shutil.which(cc) or cc}", f"-DCMAKE_CXX_COMPILER={shutil.which(cxx) or cxx}")
     return Compiler(options, f"{version(cc)}, {version(cxx)}")
@@ -49,13 +58,15 @@ def installed(cc: str, cxx: str) -> Compiler:
 
 def from_index(target: str | None) -> Compiler:
     tools = zig.toolchain(target)
-    options = (
+    options = [
         f"-DCMAKE_C_COMPILER={tools.cc}",
         f"-DCMAKE_CXX_COMPILER={tools.cxx}",
         f"-DCMAKE_AR={tools.ar}",
         f"-DCMAKE_RANLIB={tools.ranlib}",
-    )
-    return Compiler(options, f"ziglang {tools.version}, {target or 'this machine'}")
+    ]
+    if target and "windows" in target:
+        options += [*WINDOWS, f"-DCMAKE_RC_COMPILER={tools.rc}"]
+    return Compiler(tuple(options), f"ziglang {tools.version}, {target or 'this machine'}")
 
 
 def probe(cxx: str) -> str | None:
