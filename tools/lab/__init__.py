@@ -31,7 +31,7 @@ def register(subparsers: Any) -> None:
         f"Scenarios:\n{listed}\n\nExit code 1 if one is not as its file expects.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--scenario", action="append", metavar="NAME", help="run this one (again: and that); else all")
+    parser.add_argument("--scenario", action="extend", nargs="+", metavar="NAME", help="run these only")
     parser.add_argument("--list", action="store_true", help="list the scenarios, then exit")
     parser.add_argument("--model", type=Path, metavar="GGUF", help="another model than gemma-3-270m (250 MB)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all that was seen")

@@ -23,7 +23,7 @@ HEADINGS = (
     ">KV, compute %",
     ">elsewhere",
     ">says: weights %",
-    ">KV, compute %",
+    ">says: KV, compute %",
 )
 
 
