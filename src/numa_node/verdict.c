@@ -101,8 +101,9 @@ static void print_json(const struct verdict * verdict, FILE * to) {
     }
     fprintf(to, ",\"how\":\"%s\",\"policy\":\"%s\",\"policy_note\":", numa_core.active ? numa_core.choice.how : "", verdict->policy);
     numa_json_string(to, verdict->note);
-    fprintf(to, ",\"weights_mode\":\"%s\",\"threads\":{\"workers\":%d,\"bound\":%d},\"regions\":[", numa_weights_mode(), verdict->workers,
-            verdict->bound);
+    fprintf(to, ",\"weights_mode\":%s%s%s", numa_core.active ? "\"" : "", numa_core.active ? numa_weights_mode() : "null",
+            numa_core.active ? "\"" : "");
+    fprintf(to, ",\"threads\":{\"workers\":%d,\"bound\":%d},\"regions\":[", verdict->workers, verdict->bound);
     const char * comma = "";
     for (int i = 0; i < N_ORDER; i++) {
         const struct numa_sight * sight = &verdict->sight[ORDER[i]];

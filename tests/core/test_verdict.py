@@ -178,7 +178,18 @@ def test_choice_is_told(
 def test_no_node_no_claim(run: Run) -> None:
     done = run("--numa-report -", LOADED)
     read = report(done)
-    assert read | {"policy": "none", "regions": [], "threads": {"workers": 0, "bound": 0}, "ok": True} == read
+    assert (
+        read
+        | {
+            "node": None,
+            "weights_mode": None,
+            "policy": "none",
+            "regions": [],
+            "threads": {"workers": 0, "bound": 0},
+            "ok": True,
+        }
+        == read
+    )
     assert "no node was asked for" in read["policy_note"]
     assert done.stderr == ""
 
