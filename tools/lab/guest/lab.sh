@@ -56,7 +56,7 @@ get() { # PATH [WGET OPTION...]
 look() { # RUN FILE: let it generate, then say where the pages of the process are; FILE is the model
     run=$1
     get completion --header 'Content-Type: application/json' \
-        --post-data '{"prompt":"a","n_predict":1}' | tell answer
+        --post-data '{"prompt":[2],"n_predict":1}' | tell answer
     alive || return
     pid=$(cat "/run/$run.pid")
     tell numa_maps <"/proc/$pid/numa_maps"
