@@ -194,10 +194,11 @@ def test_report_that_cannot_be_written_leaves_nothing(ours: Program, node: str, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_model_that_is_not_there_fails(ours: Program, node: str) -> None:
-    done = ours("--numa-node", node, *NO_MODEL)
-    assert done.returncode not in (0, 2)
-    assert "/no/such/model.gguf" in done.stderr
+def test_model_that_is_not_there_is_named(ours: Program, node: str) -> None:
+    for _ in range(5):  # llama.cpp writes its log in a thread, which must not be left behind at the exit
+        done = ours("--numa-node", node, *NO_MODEL)
+        assert done.returncode == 1
+        assert "/no/such/model.gguf" in done.stderr
 
 
 def test_modes_exclude_each_other(ours: Program) -> None:

@@ -52,15 +52,15 @@ def test_exit_code_is_the_program_s(installed: Path) -> None:
     assert Program(installed / "llamafile-numa")("--numa-node", "1x", "-m", "x").returncode == 2
 
 
-def test_program_takes_the_place_of_python(installed: Path) -> None:
+def test_program_takes_the_place_of_python(installed: Path, model: Path) -> None:
     """Signals and exit codes need no passing on: the process is the same."""
-    command = [str(installed / "llamafile-numa"), "bench", "--numa-node", "auto", "-m", "/dev/stdin"]
+    find_bin = "import llamafile_numa; print(llamafile_numa.find_bin())"
+    program = subprocess.check_output([str(installed / "python"), "-c", find_bin], text=True).strip()
+    command = [str(installed / "llamafile-numa"), "--server", "-m", str(model), "--port", "0"]
     with subprocess.Popen(
-        command, env=clean({}), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command, env=clean({}), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
         try:
-            find_bin = "import llamafile_numa; print(llamafile_numa.find_bin())"
-            program = subprocess.check_output([str(installed / "python"), "-c", find_bin], text=True).strip()
             assert becomes(process.pid, program)
         finally:
             process.kill()
@@ -167,3 +167,5 @@ def test_portable_wheel_generates(ours: Program, node: str, model: Path, tmp_pat
     assert len(done.stdout.split()) == 12
     assert done.stderr.startswith(f"NUMA node {node}:")
     assert program.ok("licenses").stdout == ours.ok("licenses").stdout
+    log = program.ok("completion", "--numa-node", node, "-m", model, *GENERATE, "-no-cnv").stderr
+    assert "LLAMAFILE = 1" in log
