@@ -81,7 +81,7 @@ def measure(
 
 
 def models_for(model: Path | None) -> dict[str, Path]:
-    """The models on the disk. A synthetic one is all Q4_0, which ggml repacks; the real one has no such tensor."""
+    """The models on the disk. A synthetic one is all Q4_0, which ggml repacks; the real one has little of it."""
     return {"model": model or default_model(), "synthetic": models.synthetic_model(SYNTHETIC_MEGABYTES)}
 
 
