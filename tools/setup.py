@@ -17,7 +17,6 @@ SYSTEM_PACKAGES = {
     "busybox-static": "user land of the machines in the lab",
     "ccache": "objects shared between flavours",
     "clang": "fuzzing and the sanitizers",
-    "cpio": "packs the first file system of the lab",
     "e2fsprogs": "mke2fs fills the disks of the lab",
     "g++": "builds the native flavour",
     "libclang-rt-14-dev": "libFuzzer and the sanitizers' run time for clang",

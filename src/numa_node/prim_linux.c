@@ -9,6 +9,7 @@
 #include <linux/mempolicy.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,9 +60,16 @@ int prim_bind_cpus(const struct node_set * cpus) {
     return sched_setaffinity(0, sizeof(cpus->word), (const cpu_set_t *) cpus->word) == 0 ? 0 : -errno;
 }
 
+static _Atomic bool no_policy; // a policy was refused to a thread
+
 int prim_bind_memory(int node, enum prim_policy policy) {
     struct node_mask mask = mask_of(node);
-    return syscall(SYS_set_mempolicy, mode_of(policy), mask.word, NODE_MASK_BITS) == 0 ? 0 : -errno;
+    if (syscall(SYS_set_mempolicy, mode_of(policy), mask.word, NODE_MASK_BITS) != 0) {
+        const int error = -errno;
+        atomic_store(&no_policy, true);
+        return error;
+    }
+    return 0;
 }
 
 int64_t prim_thread_id(void) {
@@ -235,6 +243,20 @@ int prim_move(void * base, size_t bytes, int node) {
     return result;
 }
 
+// Where no policy holds, automatic NUMA balancing takes pages out of the page table for a while to see who uses them, and
+// move_pages calls them absent (seen with Linux 6.1). One that is there after all comes back when it is touched, by a call
+// that fails where the memory is gone by now.
+static void ask_again(void ** pages, int * status, size_t n) {
+    const size_t page = prim_page_size();
+    for (size_t k = 0; atomic_load(&no_policy) && k < n; k++) {
+        unsigned char there = 0;
+        if (status[k] == -ENOENT && mincore(pages[k], page, &there) == 0 && (there & 1)
+            && madvise(pages[k], page, MADV_POPULATE_READ) == 0) {
+            pages_call(&pages[k], NULL, &status[k], 1);
+        }
+    }
+}
+
 // What numa_maps says of the mappings that overlap the range: whole mappings, mapped pages only.
 static int look_numa_maps(uintptr_t from, uintptr_t to, int node, struct prim_residency * out) {
     FILE * maps = fopen("/proc/self/maps", "re");
@@ -297,6 +319,7 @@ int prim_look(const void * base, size_t bytes, int node, uint64_t most, struct p
             result = -errno;
             break;
         }
+        ask_again(pages, status, n);
         for (uint64_t k = 0; k < n; k++) {
             out->checked++;
             *(status[k] < 0 ? &out->not_resident : status[k] == node ? &out->on_node : &out->elsewhere) += 1;
