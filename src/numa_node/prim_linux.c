@@ -243,20 +243,6 @@ int prim_move(void * base, size_t bytes, int node) {
     return result;
 }
 
-// Where no policy holds, automatic NUMA balancing takes pages out of the page table for a while to see who uses them, and
-// move_pages calls them absent (seen with Linux 6.1). One that is there after all comes back when it is touched, by a call
-// that fails where the memory is gone by now.
-static void ask_again(void ** pages, int * status, size_t n) {
-    const size_t page = prim_page_size();
-    for (size_t k = 0; atomic_load(&no_policy) && k < n; k++) {
-        unsigned char there = 0;
-        if (status[k] == -ENOENT && mincore(pages[k], page, &there) == 0 && (there & 1)
-            && madvise(pages[k], page, MADV_POPULATE_READ) == 0) {
-            pages_call(&pages[k], NULL, &status[k], 1);
-        }
-    }
-}
-
 // What numa_maps says of the mappings that overlap the range: whole mappings, mapped pages only.
 static int look_numa_maps(uintptr_t from, uintptr_t to, int node, struct prim_residency * out) {
     FILE * maps = fopen("/proc/self/maps", "re");
@@ -308,7 +294,9 @@ int prim_look(const void * base, size_t bytes, int node, uint64_t most, struct p
 
     void ** pages = malloc(LOOK_BATCH * sizeof(*pages));
     int * status  = malloc(LOOK_BATCH * sizeof(*status));
-    int result = pages && status ? 0 : -ENOMEM;
+    // Where no policy holds, automatic NUMA balancing takes pages out of the page table for a while to see who uses them, and
+    // move_pages calls them absent (seen with Linux 6.1); numa_maps counts them.
+    int result = atomic_load(&no_policy) ? -ENOSYS : pages && status ? 0 : -ENOMEM;
     for (uint64_t i = 0; result == 0 && i < wanted; i += LOOK_BATCH) {
         const uint64_t n = wanted - i < LOOK_BATCH ? wanted - i : LOOK_BATCH;
         for (uint64_t k = 0; k < n; k++) {
@@ -319,7 +307,6 @@ int prim_look(const void * base, size_t bytes, int node, uint64_t most, struct p
             result = -errno;
             break;
         }
-        ask_again(pages, status, n);
         for (uint64_t k = 0; k < n; k++) {
             out->checked++;
             *(status[k] < 0 ? &out->not_resident : status[k] == node ? &out->on_node : &out->elsewhere) += 1;

@@ -64,7 +64,7 @@ static void judge(struct verdict * verdict) {
         snprintf(text, sizeof(text), "pages could not be looked at: %s", strerror(-error));
         add_note(verdict, text);
     } else if (coarse) {
-        add_note(verdict, "pages were counted from numa_maps, as move_pages is not permitted");
+        add_note(verdict, "pages were counted from numa_maps, whole mappings: move_pages is not permitted, or hides pages where no policy holds");
     }
 }
 
