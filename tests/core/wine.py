@@ -18,6 +18,9 @@ from tools.paths import cache_dir
 TARGET = "x86_64-windows-gnu"
 PLACES = (Path("/usr/lib/wine/wine64"),)  # Debian's, which puts it on no PATH without the package wine
 SECONDS = 300
+# What Wine starts beside the first program. Nothing of ours needs it, it takes a second, and what it says would come
+# out of our program's stderr.
+BESIDE = ("services.exe", "explorer.exe", "winemenubuilder.exe")
 
 
 @functools.cache
@@ -46,12 +49,8 @@ def prefix() -> Path:
 
 
 def run(command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
-    """Run a Windows program. Paths among its arguments have to be in the form of path().
-
-    Without the services that Wine starts beside the first program: nothing of ours needs them, they take a second, and
-    what they say would come out of our program's stderr.
-    """
-    return _run(command, prefix(), without=("wineboot.exe",))
+    """Run a Windows program. Paths among its arguments have to be in the form of path()."""
+    return _run(command, prefix(), without=BESIDE)
 
 
 def path(file: Path) -> str:
