@@ -38,7 +38,7 @@ def prefix() -> Path:
     """A Windows drive with its registry, made once for each version of Wine: that takes half a minute."""
     version = subprocess.run([wine(), "--version"], capture_output=True, text=True, check=True).stdout.split()[0]
     ready = cache_dir() / "wine" / version
-    with locked(ready.with_suffix(".lock"), lambda: None):
+    with locked(ready.with_name(f"{ready.name}.lock"), lambda: None):
         if not ready.exists():
             making = ready.with_name(f"{ready.name}.half-made")
             shutil.rmtree(making, ignore_errors=True)
