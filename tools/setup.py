@@ -23,6 +23,7 @@ SYSTEM_PACKAGES = {
     "numactl": "the usual way to bind, to compare with",
     "qemu-system-x86": "machines with several NUMA nodes",
     "util-linux": "unshare and taskset",
+    "wine64": "runs the Windows half of the core",
 }
 
 

@@ -46,8 +46,9 @@ static void bind_process(void) {
     if (numa_core.memory_error != 0 && !node->mem_allowed) {
         note("memory of node %d is not allowed to this process; its cpuset.mems must include it", node->id);
     } else if (numa_core.memory_error != 0) {
-        note("the memory policy cannot be set (%s), so only the CPUs decide where memory lies; a container needs "
-             "--cap-add SYS_NICE or a seccomp profile that allows set_mempolicy, mbind and move_pages", strerror(-numa_core.memory_error));
+        note("the memory policy cannot be set (%s), so only the CPUs decide where memory lies%s", strerror(-numa_core.memory_error),
+             numa_core.memory_error == -EPERM ? "; a container needs --cap-add SYS_NICE or a seccomp profile that allows "
+                                                "set_mempolicy, mbind and move_pages" : "");
     }
 }
 
