@@ -5,7 +5,9 @@
 #include "numa_node.h"
 
 #include "build-info.h"
+#include "ggml-backend.h"
 #include "llama.h"
+#include "log.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -75,6 +77,7 @@ int help() {
 }
 
 int version() {
+    ggml_backend_load_all(); // where CPU backends are libraries, they know the CPU
     llama_print_build_info(llama_version(), stdout);
     printf("%s\n", llama_print_system_info());
     return 0;
@@ -97,13 +100,20 @@ bool take(words & args, const char * name) {
     return args.size() != before;
 }
 
+// Run one of llama.cpp's programs. Its log is written by a thread that the end of the process does not wait for.
+int finish(program run, int argc, char ** argv) {
+    const int code = run(argc, argv);
+    common_log_flush(common_log_main());
+    return code;
+}
+
 int call(program run, words args) {
     std::vector<char *> argv;
     for (std::string & arg : args) {
         argv.push_back(arg.data());
     }
     argv.push_back(nullptr);
-    return run((int) args.size(), argv.data());
+    return finish(run, (int) args.size(), argv.data());
 }
 
 // Complete once: nothing but the text on stdout, and on stderr what went wrong, unless the user asks for more.
@@ -149,7 +159,7 @@ int main(int argc, char ** argv) {
     }
     for (const command & c : COMMANDS) {
         if (is(first, c.name)) {
-            return c.run(argc - 1, argv + 1);
+            return finish(c.run, argc - 1, argv + 1);
         }
     }
     if (first[0] != '-') {

@@ -163,6 +163,7 @@ def plain_environment(cache: Path) -> dict[str, str]:
         "LLAMAFILE_NUMA_NO_BOOTSTRAP": "1",
         "PIP_CONFIG_FILE": os.devnull,
         "PIP_NO_INDEX": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",  # listings are compared
     }
 
 
