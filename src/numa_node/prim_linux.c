@@ -57,6 +57,9 @@ int prim_topology(struct topology * topo, int * start_node, char * err, size_t e
 // --- threads ---
 
 int prim_bind_cpus(const struct node_set * cpus) {
+    if (prim_thread_within(prim_thread_id(), cpus) > 0) {
+        return 0; // as it is, or closer: a CPU mask that the user gave stays
+    }
     return sched_setaffinity(0, sizeof(cpus->word), (const cpu_set_t *) cpus->word) == 0 ? 0 : -errno;
 }
 
@@ -250,16 +253,16 @@ static int look_numa_maps(uintptr_t from, uintptr_t to, int node, struct prim_re
     char * line = NULL;
     size_t room = 0;
     int result  = maps && numa ? 0 : -errno;
-    uintptr_t begin, end;
+    uintptr_t begin = 0, end = 0;
     char * counts = NULL;
     size_t counts_room = 0;
-    // Both files list the same mappings in the same order, so they are read side by side, once.
-    while (result == 0 && getline(&line, &room, maps) > 0 && getline(&counts, &counts_room, numa) > 0) {
-        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &begin, &end) != 2 || begin != (uintptr_t) strtoull(counts, NULL, 16)) {
-            result = -EIO;
-            break;
+    // Both files list mappings by rising address, so they are read side by side, once. Other threads may map and unmap
+    // meanwhile: what stands in one file only is passed over.
+    while (result == 0 && getline(&counts, &counts_room, numa) > 0) {
+        const uintptr_t wanted = (uintptr_t) strtoull(counts, NULL, 16);
+        while (begin < wanted && getline(&line, &room, maps) > 0 && sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &begin, &end) == 2) {
         }
-        if (end <= from || begin >= to) {
+        if (begin != wanted || end <= from || begin >= to) {
             continue;
         }
         uint64_t seen = 0;
@@ -316,12 +319,7 @@ int prim_look(const void * base, size_t bytes, int node, uint64_t most, struct p
     free(status);
     if (result == -EPERM || result == -ENOSYS || result == -EACCES) {
         *coarse = true;
-        result = -EIO;
-        for (int i = 0; result == -EIO && i < 20; i++) { // other threads may map while it is read
-            struct prim_residency seen = *out;
-            result = look_numa_maps(at, at + total * page, node, &seen);
-            *out   = result == 0 ? seen : *out;
-        }
+        result = look_numa_maps(at, at + total * page, node, out);
     }
     return result;
 }

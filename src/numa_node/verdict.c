@@ -114,7 +114,7 @@ static void print_json(const struct verdict * verdict, FILE * to) {
             comma = ",";
         }
     }
-    fprintf(to, "],\"look_ms\":%.3f,\"ok\":%s}\n", verdict->look_ms, verdict->ok ? "true" : "false");
+    fprintf(to, "],\"look_ms\":%.3f,\"ok\":%s}\n", verdict->look_ms, !numa_core.active ? "null" : verdict->ok ? "true" : "false");
 }
 
 // False, with a line on stderr, where the report could not be written. A later one (of the next model) takes the place of

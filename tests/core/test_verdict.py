@@ -186,7 +186,7 @@ def test_no_node_no_claim(run: Run) -> None:
             "policy": "none",
             "regions": [],
             "threads": {"workers": 0, "bound": 0},
-            "ok": True,
+            "ok": None,
         }
         == read
     )
