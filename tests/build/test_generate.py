@@ -115,6 +115,24 @@ def test_serves_what_upstream_says(ours: Program, node: str, model: Path, expect
     assert (report["node"], report["ok"]) == (int(node), True)
 
 
+def workers(ours: Program, node: str, model: Path, *flags: str) -> dict[str, int]:
+    done = ours.ok("--numa-node", node, "--numa-report", "-", "-m", model, "-c", "256", "-p", "Hi", "-n", "2", *flags)
+    threads: dict[str, int] = json.loads(done.stdout.splitlines()[0])["threads"]
+    return threads
+
+
+def test_workers_of_both_pools_are_bound(ours: Program, node: str, model: Path) -> None:
+    """One thread more of either number is one worker more; the one that decodes belongs to both pools."""
+    assert workers(ours, node, model, "-t", "2", "-tb", "3") == {"workers": 4, "bound": 4}
+    assert workers(ours, node, model, "-t", "3", "-tb", "4") == {"workers": 6, "bound": 6}
+
+
+def test_threads_default_to_the_cores_of_the_node(ours: Program, node: str, model: Path) -> None:
+    listed = json.loads(ours.ok("--numa-list", "--json").stdout)["nodes"]
+    cores = next(one["cores"] for one in listed if one["node"] == int(node))
+    assert workers(ours, node, model) == {"workers": cores, "bound": cores}
+
+
 # --- the real model --------------------------------------------------------------------------------------------------
 
 
