@@ -28,7 +28,7 @@ struct numa_core {
 };
 extern struct numa_core numa_core;
 
-// Locks are held for some list operations only, never over a call into the system.
+// Locks are held for operations on short lists: spinning is enough.
 typedef atomic_flag numa_lock;
 void numa_lock_take(numa_lock * lock);
 void numa_lock_drop(numa_lock * lock);
@@ -65,7 +65,7 @@ struct numa_sight {
     uint64_t              bytes;
     struct prim_residency pages;
 };
-// Pages that are looked at of one use, at most: some 10 ms of move_pages (numa-look in docs/how-it-works.md), whatever the
+// Pages that are looked at of one use, at most: 10 to 60 ms of move_pages (docs/how-it-works.md), whatever the
 // size. All of them up to 256 MiB with pages of 4 KiB; beyond, 0.4 % is the 95 % error of a sample of this size.
 #define NUMA_LOOK_MOST 65536
 // Look at all regions; out[NUMA_NODE_USES].

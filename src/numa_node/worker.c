@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 static _Atomic int created; // workers that were started, ever
-static _Atomic int begun;   // of these, how many have run: each is the first to bind itself in its thread
+static _Atomic int begun;   // workers that have run; the thread that runs the graph is one, though nobody announces it
 
 static numa_lock lock = ATOMIC_FLAG_INIT;
 static int64_t * threads; // those that may still live
