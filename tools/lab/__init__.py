@@ -107,7 +107,19 @@ class Lab:
         disk.build(models_for(model), folder / disk.IMAGE)
 
     def run(self, machine: Machine, scenarios: list[Scenario]) -> list[Outcome]:
-        """Boot a machine once for all these scenarios."""
+        """Boot a machine once for all these scenarios, and once more for those it did not live to finish.
+
+        An emulated machine that dies says nothing about the program; one that dies twice is a failure.
+        """
+        events, lost = self.boot(machine, scenarios)
+        if left := [one for one in scenarios if not any(e.kind == "done" and e.scenario == one.name for e in events)]:
+            warn(f"machine {machine.name} is lost and booted once more: {lost}")
+            again, lost = self.boot(machine, left)
+            events = [event for event in events if event.scenario not in {one.name for one in left}] + again
+        return [outcome(one, each, events, lost) for one in scenarios for each in one.runs.values()]
+
+    def boot(self, machine: Machine, scenarios: list[Scenario]) -> tuple[list[Event], str]:
+        """What a machine tells, and why it stopped telling if it did before its end."""
         folder = self.folder / machine.name
         folder.mkdir(exist_ok=True)
         self.pack(scenarios, folder / guest.INITRD)
@@ -122,9 +134,9 @@ class Lab:
             if not events and self.untried:
                 say(f"{self.accelerator} does not boot it: {str(failure).splitlines()[0]}")
                 self.accelerator = self.untried.pop(0)
-                return self.run(machine, scenarios)
-            err.print(str(failure), style="red")
-        return [outcome(one, each, events) for one in scenarios for each in one.runs.values()]
+                return self.boot(machine, scenarios)
+            return events, str(failure)
+        return events, "it switched itself off"
 
     def pack(self, scenarios: list[Scenario], initrd: Path) -> None:
         wanted = {each.program for one in scenarios for each in one.runs.values()}
