@@ -48,14 +48,16 @@ static int confined(const struct topology * topo) {
     return node >= 0 && usable(&topo->nodes[node]) ? node : -1;
 }
 
-// The node for "auto": confinement beats the launcher's hint beats room.
+// The node that was chosen where the process was started: confinement beats the launcher's hint. -1 where there is neither.
+static int given(const struct topology * topo, int start_node, const char ** how) {
+    const int node = confined(topo);
+    *how = node >= 0 ? "confined" : "start-node";
+    return node < 0 && topo->n_nodes > 1 && start_node >= 0 && usable(&topo->nodes[start_node]) ? start_node : node;
+}
+
+// The node for "auto": what was given beats room.
 static int automatic(const struct topology * topo, int start_node, const char ** how) {
-    int node = confined(topo);
-    *how = "confined";
-    if (node < 0 && start_node >= 0 && usable(&topo->nodes[start_node])) {
-        node = start_node;
-        *how = "start-node";
-    }
+    int node = given(topo, start_node, how);
     if (node < 0) {
         node = topology_emptiest(topo);
         *how = "emptiest";
@@ -72,11 +74,10 @@ int choose_node(const struct topology * topo, const struct numa_options * option
         case WISH_NONE:
             return 0;
         case WISH_UNSET:
-            node = confined(topo);
+            node = given(topo, start_node, &how);
             if (node < 0) {
                 return 0;
             }
-            how = "confined";
             break;
         case WISH_AUTO:
             node = automatic(topo, start_node, &how);

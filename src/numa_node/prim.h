@@ -23,10 +23,11 @@ struct prim_residency {
     uint64_t on_node;
     uint64_t elsewhere;
     uint64_t not_resident; // no page behind the address (yet), so no node either
+    uint64_t large;        // of those on a node, parts of large pages, where the OS tells (Windows)
 };
 
-// The machine and what this process may use. *start_node: index of the node the process was started on by the launcher's
-// choice (`start /NODE`), -1 where the OS has no such thing or none was made.
+// The machine and what this process may use. *start_node: index of the node the process was started on, by the launcher's
+// choice (`start /NODE`) or the system's; -1 where the OS starts processes on no node, as Linux does.
 // Returns 0, or -1 with a one-line reason in err.
 int prim_topology(struct topology * topo, int * start_node, char * err, size_t err_size);
 

@@ -191,7 +191,7 @@ static int number_of(const PROCESSOR_NUMBER * cpu) {
 }
 
 // `start /NODE` leaves its mark in the ideal processor only. A process that was started without has one too, on a node that
-// Windows chose, and the two cannot be told apart.
+// Windows chose, and the two cannot be told apart: either is the node to be on, unless the user says otherwise.
 static int index_of_start_node(const struct topology * topo) {
     PROCESSOR_NUMBER ideal;
     if (win32.GetThreadIdealProcessorEx(GetCurrentThread(), &ideal)) {
@@ -582,6 +582,7 @@ int prim_look(const void * base, size_t bytes, int node, uint64_t most, struct p
         for (uint64_t k = 0; k < n; k++) {
             const PSAPI_WORKING_SET_EX_BLOCK seen = pages[k].VirtualAttributes;
             out->checked++;
+            out->large += seen.Valid && seen.LargePage;
             *(!seen.Valid ? &out->not_resident : (int) seen.Node == node ? &out->on_node : &out->elsewhere) += 1;
         }
     }

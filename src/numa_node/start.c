@@ -64,6 +64,9 @@ static void take_choice(void) {
         const int n = node_set_count(&cores);
         numa_core.n_cores = n > 0 ? n : node_set_count(&numa_core.cpus);
     }
+    if (numa_core.options.wish == WISH_UNSET && strcmp(numa_core.choice.how, "start-node") == 0) {
+        note("the system started this process on node %d, and no --numa-node was given; --numa-node none uses all nodes", numa_core.node);
+    }
     bind_process();
     numa_core.available = prim_available(numa_core.node);
 }

@@ -44,9 +44,10 @@ static void judge(struct verdict * verdict) {
     verdict->look_ms   = prim_now_ms() - begin;
     numa_worker_count(&verdict->workers, &verdict->bound);
 
-    uint64_t elsewhere = 0;
+    uint64_t elsewhere = 0, large = 0;
     for (int i = 0; i < NUMA_NODE_USES; i++) {
         elsewhere += verdict->sight[i].pages.elsewhere;
+        large += verdict->sight[i].pages.large;
     }
     verdict->policy = policy_held();
     verdict->ok     = error == 0 && elsewhere == 0 && verdict->workers == verdict->bound && verdict->bound > 0;
@@ -58,6 +59,10 @@ static void judge(struct verdict * verdict) {
     }
     if (numa_core.memory_error == 0 && numa_region_error() != 0) {
         snprintf(text, sizeof(text), "a buffer could not be given to the node: %s", strerror(-numa_region_error()));
+        add_note(verdict, text);
+    }
+    if (large > 0) {
+        snprintf(text, sizeof(text), "%" PRIu64 " of the pages that were looked at are parts of large pages", large);
         add_note(verdict, text);
     }
     if (error != 0) {

@@ -458,6 +458,7 @@ static void look_page(struct page * page, struct range * range, void * context) 
     const struct look * look = context;
     (void) range;
     look->out->checked++;
+    look->out->large += fake.large && page->node >= 0;
     *(page->node < 0 ? &look->out->not_resident : page->node == look->node ? &look->out->on_node : &look->out->elsewhere) += 1;
 }
 

@@ -20,6 +20,7 @@ struct fake {
     bool            no_reader;
     bool            prefers_only; // the system binds no memory
     bool            coarse;     // the exact look is not permitted
+    bool            large;      // all pages are parts of large ones
     int             cpus_error, memory_error, placed_error, touch_error, move_error;
     const void *    unseen;     // looking at ranges that begin here gives look_error
     int             look_error;

@@ -835,7 +835,8 @@ static const char * looked_at;
 static ptrdiff_t    last_page;
 static DWORD        n_looks, look_error;
 
-// Of ten pages in a row: 0-5 on node 1, 6-7 on node 0, 8-9 not in the working set (with what the bits mean then).
+// Of ten pages in a row: 0-5 on node 1 (0 part of a large page), 6-7 on node 0, 8-9 not in the working set (with what the
+// bits mean then).
 static BOOL WINAPI working_set_now(HANDLE process, void * entries, DWORD size) {
     PSAPI_WORKING_SET_EX_INFORMATION * pages = entries;
     (void) process;
@@ -846,6 +847,7 @@ static BOOL WINAPI working_set_now(HANDLE process, void * entries, DWORD size) {
         last_page = page;
         pages[i].VirtualAttributes.Valid = page % 10 < 8;
         pages[i].VirtualAttributes.Node  = page % 10 < 6 || page % 10 >= 8;
+        pages[i].VirtualAttributes.LargePage = page % 10 == 0 || page % 10 >= 8;
     }
     return look_error ? fails(look_error) : TRUE;
 }
@@ -861,6 +863,7 @@ CASE(look_counts_each_page_once) {
     EQUAL(seen.on_node, 12002);
     EQUAL(seen.elsewhere, 4002);
     EQUAL(seen.not_resident, 4001);
+    EQUAL(seen.large, 2000);
     EQUAL(n_looks, 5);
     CHECK(!coarse);
 }

@@ -226,7 +226,6 @@ HERE = {"node": 1, "cpu_node": 1}
     [
         # nothing asked
         (TWO, "", -1, -1, -1, ""),
-        (TWO, "", 1, -1, -1, ""),
         (TWO, "--numa-node none", 1, -1, -1, ""),
         ("0:0-7:1024", "", -1, -1, -1, ""),
         (MEMORY_ONLY, "", -1, -1, -1, ""),
@@ -239,6 +238,12 @@ HERE = {"node": 1, "cpu_node": 1}
         ("0:0-3:1024:c 1:4-7:0", "", -1, -1, -1, ""),
         ("0:0-3:1024:m 1:4-7:1024:m 2:-:8192", "", -1, 2, 1, "confined"),
         ("0:0-3:1024 1:4-7:2048:m allowed=4-7", "", -1, 0, 1, "confined"),  # memory beats CPUs
+        # started on a node, though nothing is asked
+        (TWO, "", 1, 1, 1, "start-node"),
+        (TWO, "", 0, 0, 0, "start-node"),
+        ("0:0-7:1024", "", 0, -1, -1, ""),  # where else?
+        (CPU_ONLY, "", 1, -1, -1, ""),  # the start node has no memory
+        ("0:0-3:1024 1:4-7:2048 allowed=4-5", "", 0, 1, 1, "confined"),
         # a number
         (TWO, "--numa-node 0", -1, 0, 0, "flag"),
         (TWO, "--numa-node 1", 0, 1, 1, "flag"),

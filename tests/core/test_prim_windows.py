@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.core import cc, harness, wine
+from tests.wine import host
 
 SOURCE = "prim_windows_check.c"
 CASES = harness.cases(SOURCE)
@@ -16,13 +17,13 @@ pytestmark = pytest.mark.wine
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    wine.prefix()
+    host.prefix()
     sources = [cc.HERE / SOURCE, *cc.core("prim_windows.c", "topology_windows.c", "topology.c", "node_set.c")]
     return wine.compile(sources, into=tmp_path_factory.mktemp("prim_windows_check"))
 
 
 def run(program: Path, name: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return wine.run([program, name, wine.path(folder)])
+    return host.run([program, name, host.path(folder)])
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("exit_")])

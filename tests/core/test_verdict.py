@@ -164,6 +164,8 @@ def test_notes_are_valid_json(run: Run, note: str) -> None:
         ("--numa-node auto", {}, (), "0:0-3:1024 2:4-7:2048", ("auto", 2, "emptiest")),
         ("--numa-node auto", {}, ("start=1",), "0:0-3:4096 2:4-7:2048", ("auto", 2, "start-node")),
         ("", {}, (), TWO + " allowed=4-5", ("", 1, "confined")),
+        ("", {}, ("start=1",), TWO, ("", 1, "start-node")),
+        ("--numa-node none", {}, ("start=1",), TWO, ("none", None, "")),
         ("", {}, (), TWO, ("", None, "")),
         ("--numa-node none", {}, (), TWO + " allowed=4-5", ("none", None, "")),
     ],
@@ -173,6 +175,20 @@ def test_choice_is_told(
 ) -> None:
     read = report(run(flags + " --numa-report -", "workers:1", *knobs, machine=machine, env=env))
     assert (read["requested"], read["node"], read["how"]) == expected
+
+
+def test_the_system_s_own_choice_is_said_and_can_be_refused(run: Run) -> None:
+    note = report(run("--numa-report -", "workers:1", "start=1"))["policy_note"]
+    assert "started this process on node 1" in note
+    assert "--numa-node none" in note
+    assert report(run("--numa-node auto --numa-report -", "workers:1", "start=1"))["policy_note"] == ""
+
+
+def test_large_pages_are_said_where_they_were_seen(run: Run) -> None:
+    large = report(run("--numa-node 1 --numa-report -", LOADED, "large"))
+    pages = sum(region["on_node"] + region["elsewhere"] for region in large["regions"])
+    assert large["policy_note"] == f"{pages} of the pages that were looked at are parts of large pages"
+    assert "large" not in report(run("--numa-node 1 --numa-report -", LOADED))["policy_note"]
 
 
 def test_no_node_no_claim(run: Run) -> None:

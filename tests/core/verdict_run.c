@@ -36,7 +36,7 @@ static int knob(const char * word) {
         { "unknown-room", NULL, &fake.room_unknown }, { "cpus", &fake.cpus_error, NULL },
         { "memory", &fake.memory_error, NULL },     { "look", &fake.look_error, NULL },
         { "coarse", NULL, &fake.coarse },           { "placed", &fake.placed_error, NULL },
-        { "prefers-only", NULL, &fake.prefers_only },
+        { "prefers-only", NULL, &fake.prefers_only }, { "large", NULL, &fake.large },
     };
     for (size_t i = 0; i < sizeof(KNOBS) / sizeof(KNOBS[0]); i++) {
         if (strcmp(name, KNOBS[i].name) == 0) {
