@@ -37,8 +37,7 @@ void narrow_environment() {
         const wchar_t * value = _wgetenv(std::wstring(name.begin(), name.end()).c_str());
         char * copy = value ? _strdup((name + "=" + utf8(value)).c_str()) : nullptr;
         if (copy) {
-            free(*entry);
-            *entry = copy;
+            *entry = copy; // what was there stays where it is, a few bytes once: it is not ours to free
         }
     }
 }

@@ -2,6 +2,7 @@
 //
 //   llamafile-numa [--server|--chat|--cli] [--numa-node N] -m model.gguf ...   complete once with -p or -f, else chat
 //   llamafile-numa COMMAND ...                                                   upstream's own commands
+#include "arguments.h"
 #include "numa_node.h"
 
 #include "build-info.h"
@@ -146,6 +147,7 @@ int by_mode(words args) {
 }  // namespace
 
 int main(int argc, char ** argv) {
+    argv = utf8_arguments(&argc, argv);
     const int done = numa_node_start(&argc, argv);
     if (done >= 0) {
         return done;
