@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum prim_policy {
     PRIM_PREFERRED, // take pages of the node while it has some, then of others
@@ -86,3 +87,7 @@ void                 prim_reader_close(struct prim_reader * reader);
 
 // Set a variable of the environment that programs started from here on see.
 void prim_set_env(const char * name, const char * value);
+
+// Open a file for text, emptied if it is there; its name is UTF-8 where the system's own names are wide (Windows). Null, and
+// errno, on failure.
+FILE * prim_create(const char * name);

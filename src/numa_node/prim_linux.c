@@ -445,3 +445,7 @@ void prim_reader_close(struct prim_reader * reader) {
 void prim_set_env(const char * name, const char * value) {
     setenv(name, value, 1);
 }
+
+FILE * prim_create(const char * name) {
+    return fopen(name, "w");
+}

@@ -761,3 +761,17 @@ void prim_set_env(const char * name, const char * value) {
     _putenv_s(name, value); // for this C library
     SetEnvironmentVariableA(name, value);
 }
+
+FILE * prim_create(const char * name) {
+    const int size = MultiByteToWideChar(CP_UTF8, 0, name, -1, NULL, 0);
+    wchar_t * wide = size > 0 ? malloc((size_t) size * sizeof(*wide)) : NULL; // size counts the null at the end
+    FILE * file    = NULL;
+    if (wide) {
+        MultiByteToWideChar(CP_UTF8, 0, name, -1, wide, size);
+        file = _wfopen(wide, L"w");
+    }
+    const int error = errno;
+    free(wide);
+    errno = error;
+    return file;
+}

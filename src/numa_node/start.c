@@ -80,7 +80,7 @@ static int begin_report(void) {
         numa_core.report = name ? stdout : NULL;
         return -1;
     }
-    numa_core.report = fopen(name, "w");
+    numa_core.report = prim_create(name);
     if (!numa_core.report) {
         snprintf(message, sizeof(message), "--numa-report: cannot write %s: %s; a file name or - is possible", name, strerror(errno));
         return usage(message);
