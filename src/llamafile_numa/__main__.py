@@ -1,4 +1,14 @@
-"""`llamafile-numa` and `python -m llamafile_numa`: hand over to the program."""
+"""`llamafile-numa` and `python -m llamafile_numa`: hand over to the program.
+
+On Windows the program is a child of this process (and this one of the launcher that pip makes). What it is given:
+
+- arguments, environment, standard streams, and its exit code, which becomes this process's;
+- Ctrl-C and Ctrl-Break, which Windows sends to each process of a console;
+- a processor affinity (`start /AFFINITY`), which child processes inherit;
+- not `start /NODE` by itself, a hint for the one process that `start` makes: start the program there, which is where
+  `find_bin()` says, or give --numa-node;
+- not a forced end: who kills this process leaves the program running. Start the program there, too.
+"""
 
 import os
 import subprocess
@@ -17,11 +27,15 @@ def main() -> NoReturn:
     command = [program, *sys.argv[1:]]
     if sys.platform != "win32":
         os.execv(program, command)
-    # Windows cannot replace a process. Ctrl-C reaches the program by itself, so here it is only waited for.
+    # Windows cannot replace a process: this one waits, whatever keys are pressed, for the program to deal with them.
     import signal
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.exit(subprocess.run(command, check=False).returncode)
+    for name in ("SIGINT", "SIGBREAK"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    code = subprocess.run(command, check=False).returncode
+    # Codes of 32 bits, 0xC0000005 for one; exit() takes them with a sign, and makes -1 of any that is too large.
+    sys.exit(code - (1 << 32) if code >= 1 << 31 else code)
 
 
 if __name__ == "__main__":

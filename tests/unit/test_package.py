@@ -71,5 +71,54 @@ def test_without_the_program_it_says_where_it_looked(package: Path, there: str) 
     assert done.stderr == f"error: the program llamafile-numa is not in this installation; looked at: {expected}\n"
 
 
+# --- Windows, which has no exec: its way, taken here with a script for the program ------------------------------------
+
+AS_WINDOWS = """\
+import subprocess, sys
+sys.platform = "win32"
+from llamafile_numa.__main__ import main
+main()
+"""
+
+
+def as_windows(package: Path, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    file = package / "bin" / "llamafile-numa.exe"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f"#!/bin/sh\n{script}\n", encoding="ascii")
+    file.chmod(0o755)
+    _, done = python(package, "-c", AS_WINDOWS, *arguments)
+    return done
+
+
+@posix
+def test_on_windows_the_program_is_run(package: Path) -> None:
+    done = as_windows(package, 'echo "$# $1 $2"; exit 42', "--numa-node", "two words")
+    assert (done.stdout, done.returncode) == ("2 --numa-node two words\n", 42)
+
+
+@posix
+def test_on_windows_interrupts_are_the_program_s(package: Path) -> None:
+    """Both get a Ctrl-C; the program takes its time, and its exit code is what counts."""
+    done = as_windows(package, "kill -INT $PPID; sleep 0.2; exit 7")
+    assert (done.returncode, done.stderr) == (7, "")
+
+
+@posix
+def test_on_windows_a_missing_program_is_told(package: Path) -> None:
+    _, done = python(package, "-c", AS_WINDOWS)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the program llamafile-numa.exe is not in this installation; looked at: ")
+
+
+@pytest.mark.parametrize(("code", "passed"), [(3, 3), (0xC0000005, -0x3FFFFFFB)])
+def test_on_windows_exit_codes_keep_their_bits(package: Path, program: Path, code: int, passed: int) -> None:
+    program.rename(program.with_suffix(".exe"))
+    run = f"subprocess.run = lambda command, check: subprocess.CompletedProcess(command, {code})\n"
+    script = AS_WINDOWS.replace("main()\n", f"{run}try: main()\nexcept SystemExit as ended: print(ended.code)\n")
+    _, done = python(package, "-c", script)
+    assert done.stdout == f"{passed}\n"
+    assert passed & 0xFFFFFFFF == code
+
+
 def test_package_is_typed(package: Path) -> None:
     assert (package / "py.typed").is_file()
