@@ -158,7 +158,9 @@ def test_fault_is_found(native: Path, tmp_path: Path, change: Change, platform: 
 
 
 @pytest.mark.slow
-def test_portable_wheel_generates(ours: Program, node: str, model: Path, tmp_path: Path) -> None:
+def test_portable_wheel_generates(
+    ours: Program, node: str, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     packed = wheel("portable")
     assert "manylinux_2_28" in packed.name
     assert audit.audit(packed) == []
@@ -169,3 +171,24 @@ def test_portable_wheel_generates(ours: Program, node: str, model: Path, tmp_pat
     assert program.ok("licenses").stdout == ours.ok("licenses").stdout
     log = program.ok("completion", "--numa-node", node, "-m", model, *GENERATE, "-no-cnv").stderr
     assert "LLAMAFILE = 1" in log
+    (tmp_path / "bait").mkdir()
+    assert not planted_library_runs(program, tmp_path / "bait", monkeypatch)
+
+
+PLANTED = """
+#include <stdio.h>
+__attribute__((constructor)) static void run(void) { fclose(fopen("marker", "w")); }
+int ggml_backend_score(void) { return 1000000; }
+"""
+
+
+def planted_library_runs(program: Program, folder: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether a library in the current folder that is called as the best CPU backend would be is loaded from there."""
+    library = folder / "libggml-cpu-planted.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library)], input=PLANTED, text=True, check=True)
+    monkeypatch.chdir(folder)
+    subprocess.run([sys.executable, "-c", f"import ctypes; ctypes.CDLL({str(library)!r})"], check=True)
+    marker = folder / "marker"
+    marker.unlink()  # so it is a bait that works
+    program.ok("--version")
+    return marker.exists()
