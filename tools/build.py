@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -78,8 +79,8 @@ def lock(flavour: str) -> AbstractContextManager[None]:
 def options(flavour: str, tree: Path, chosen: compiler.Compiler) -> list[str]:
     """What CMake is told about a flavour; the same options belong to its folder whoever calls CMake."""
     return [
-        f"-DCMAKE_MAKE_PROGRAM={ninja()}",
-        f"-DLLAMAFILE_NUMA_TREE={tree}",
+        f"-DCMAKE_MAKE_PROGRAM={ninja().as_posix()}",
+        f"-DLLAMAFILE_NUMA_TREE={tree.as_posix()}",
         *FLAVOURS[flavour][0],
         *chosen.options,
     ]
@@ -170,7 +171,7 @@ def cpu_features() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
-        return ""
+        return platform.processor()
     return next((line for line in lines if line.startswith(("flags", "Features"))), "")
 
 

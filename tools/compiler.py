@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ static_assert(__cplusplus >= 201703L);
 int main(int argc, char **) { return std::string_view("probe").size() == static_cast<unsigned>(argc); }
 """
 
-# What a toolchain file would say.
+# What a toolchain file would say on another system.
 WINDOWS = ("-DCMAKE_SYSTEM_NAME=Windows", "-DCMAKE_SYSTEM_PROCESSOR=AMD64")
 
 
@@ -59,13 +60,19 @@ def installed(cc: str, cxx: str) -> Compiler:
 def from_index(target: str | None) -> Compiler:
     tools = zig.toolchain(target)
     options = [
-        f"-DCMAKE_C_COMPILER={tools.cc}",
-        f"-DCMAKE_CXX_COMPILER={tools.cxx}",
-        f"-DCMAKE_AR={tools.ar}",
-        f"-DCMAKE_RANLIB={tools.ranlib}",
+        f"-DCMAKE_C_COMPILER={tools.cc.as_posix()}",
+        f"-DCMAKE_CXX_COMPILER={tools.cxx.as_posix()}",
+        f"-DCMAKE_AR={tools.ar.as_posix()}",
+        f"-DCMAKE_RANLIB={tools.ranlib.as_posix()}",
     ]
-    if target and "windows" in target:
-        options += [*WINDOWS, f"-DCMAKE_RC_COMPILER={tools.rc}"]
+    windows = "windows" in target if target else sys.platform == "win32"
+    if windows:
+        options += [
+            f"-DCMAKE_RC_COMPILER={tools.rc.as_posix()}",
+            f"-DLLAMAFILE_NUMA_RUNTIME_LICENCE={zig.mingw_licence().as_posix()}",
+        ]
+    if windows and sys.platform != "win32":
+        options += WINDOWS
     return Compiler(tuple(options), f"ziglang {tools.version}, {target or 'this machine'}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         *("-p", args.prompt, "--display-prompt", "-n", str(TOKENS), "-c", str(CONTEXT), "--temp", "0"),
         *args.extra,
     ]
-    say(f"running: {shlex.join(command)}\n")
+    say(f"running: {subprocess.list2cmdline(command) if sys.platform == 'win32' else shlex.join(command)}\n")
     return subprocess.run(command, check=False).returncode
 
 

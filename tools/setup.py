@@ -6,6 +6,7 @@ import argparse
 import os
 import shutil
 import subprocess
+import sys
 from typing import Any
 
 from tools.console import out, say
@@ -54,7 +55,7 @@ def install_system_packages() -> None:
         out.print("ready: all system packages are installed")
         return
     command = ["apt-get", "install", "--yes", "--no-install-recommends", *missing]
-    if os.geteuid() != 0:
+    if sys.platform != "win32" and os.geteuid() != 0:
         raise Fail(f"--system installs packages and needs root: sudo {' '.join(command)}")
     say(f"installing {', '.join(missing)}")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}

@@ -19,6 +19,11 @@ CHECKS = {
     "ruff check": ["ruff", "check"],
     "ruff format": ["ruff", "format", "--check"],
     "mypy": ["mypy", "--strict", "tools", "tests", "src/llamafile_numa"],
+    # What Windows does not have, such as os.geteuid, is an error there.
+    "mypy for Windows": [
+        *("mypy", "--strict", "--platform", "win32", "--cache-dir", ".mypy_cache/win32"),
+        *("tools", "src/llamafile_numa"),
+    ],
 }
 
 

@@ -74,6 +74,11 @@ def program() -> Path:
     return Path(spec.origin).parent / ("zig.exe" if sys.platform == "win32" else "zig")
 
 
+def mingw_licence() -> Path:
+    """The licence of the C runtime that each program for Windows holds; it asks to be passed on with them."""
+    return program().parent / "lib" / "libc" / "mingw" / "COPYING"
+
+
 def script_name(name: str) -> str:
     return f"{name}.cmd" if sys.platform == "win32" else name
 
@@ -94,5 +99,9 @@ def posix_script(arguments: list[str], version: str) -> str:
 
 
 def windows_script(arguments: list[str], version: str) -> str:
-    command = " ".join(f'"{argument}"' for argument in arguments)
-    return f'@rem ziglang {version}\n@set "ZIG_GLOBAL_CACHE_DIR={cache_dir() / "zig"}"\n@{command} %*\n'
+    def literal(text: str) -> str:
+        return text.replace("%", "%%")  # else what stands between two of them is taken for a variable
+
+    command = " ".join(f'"{literal(argument)}"' for argument in arguments)
+    cache = literal(str(cache_dir() / "zig"))
+    return f'@rem ziglang {version}\n@set "ZIG_GLOBAL_CACHE_DIR={cache}"\n@{command} %*\n'

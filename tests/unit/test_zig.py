@@ -119,6 +119,10 @@ def test_windows_script_has_one_word_an_argument() -> None:
     assert '@"C:\\a b\\zig.exe" "cc" %*' in zig.windows_script(["C:\\a b\\zig.exe", "cc"], "1.0")
 
 
+def test_windows_script_takes_percent_signs_as_they_are() -> None:
+    assert '@"C:\\50%% of %%PATH%%\\zig.exe" %*' in zig.windows_script(["C:\\50% of %PATH%\\zig.exe"], "1.0")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at a Linux program")
 def test_program_needs_no_newer_glibc_than_the_floor(tmp_path: Path) -> None:
     tools = zig.toolchain(f"{os.uname().machine}-linux-gnu.{zig.GLIBC_FLOOR}")
