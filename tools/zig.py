@@ -60,8 +60,10 @@ def toolchain(target: str | None = None) -> Toolchain:
     version = metadata.version("ziglang")
     folder.mkdir(parents=True, exist_ok=True)
     for name, subcommand in WRAPPERS.items():
-        compiles = subcommand in ("cc", "c++")
-        arguments = [str(program()), subcommand, *(["-target", target] if target and compiles else [])]
+        arguments = [str(program()), subcommand]
+        if subcommand in ("cc", "c++"):
+            # Of itself zig adds debug information, which doubles the time it takes and goes into no wheel.
+            arguments += [*(["-target", target] if target else []), "-g0"]
         write_wrapper(folder / script_name(name), arguments, version)
     return Toolchain(folder, version)
 
