@@ -1,4 +1,4 @@
-"""Compile C tests of the core with whatever C compiler there is."""
+"""Compile C tests of the core with whatever C compiler there is, or for Windows."""
 
 import functools
 import importlib.util
@@ -11,11 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from tools import zig
+from tools.fail import Fail
+
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "src" / "numa_node"
 HERE = Path(__file__).resolve().parent
 
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
+WINDOWS = "x86_64-windows-gnu"
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover", "-fno-omit-frame-pointer")
 
 
@@ -51,15 +55,29 @@ def compile_fuzzer(sources: Sequence[Path], *, into: Path) -> Path:
     return _compile((clang,), sources, into, (*SANITIZERS, "-fsanitize=fuzzer", "-O2"))
 
 
+def compile_for_windows(sources: Sequence[Path], *, into: Path) -> Path:
+    """As compile(), to a Windows program that undefined behaviour ends; skips where ziglang cannot be had."""
+    try:
+        compiler = zig.toolchain(WINDOWS).cc
+    except Fail as error:
+        pytest.skip(f"no compiler for Windows: {error}")
+    program = into / f"{sources[0].stem}.exe"
+    flags = ["-fsanitize=undefined", "-fsanitize-trap=undefined"]
+    return _run([str(compiler)], [*flags, f"-I{CORE}", *map(str, sources), "-ladvapi32"], program)
+
+
 def core(*names: str) -> list[Path]:
     """Source files of the core by name."""
     return [CORE / name for name in names]
 
 
 def _compile(command: Sequence[str], sources: Sequence[Path], into: Path, flags: Sequence[str]) -> Path:
-    program = into / sources[0].stem
-    full = [*command, "-std=c11", "-g", "-O1", *WARNINGS, *flags, f"-I{CORE}"]
-    full += [*map(str, sources), "-pthread", "-o", str(program)]
+    arguments = [*flags, f"-I{CORE}", *map(str, sources), "-pthread"]
+    return _run(command, arguments, into / sources[0].stem)
+
+
+def _run(compiler: Sequence[str], arguments: Sequence[str], program: Path) -> Path:
+    full = [*compiler, "-std=c11", "-g", "-O1", *WARNINGS, *arguments, "-o", str(program)]
     done = subprocess.run(full, capture_output=True, text=True)
     if done.returncode != 0:
         pytest.fail(f"{' '.join(full)}\n{done.stdout}{done.stderr}", pytrace=False)

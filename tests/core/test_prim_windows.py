@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.core import cc, harness, wine
+from tests.core import cc, harness
 from tests.wine import host
+from tools import wine
 
 SOURCE = "prim_windows_check.c"
 CASES = harness.cases(SOURCE)
@@ -19,11 +20,11 @@ pytestmark = pytest.mark.wine
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     host.prefix()
     sources = [cc.HERE / SOURCE, *cc.core("prim_windows.c", "topology_windows.c", "topology.c", "node_set.c")]
-    return wine.compile(sources, into=tmp_path_factory.mktemp("prim_windows_check"))
+    return cc.compile_for_windows(sources, into=tmp_path_factory.mktemp("prim_windows_check"))
 
 
 def run(program: Path, name: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return host.run([program, name, host.path(folder)])
+    return host.run([program, name, wine.path(folder)])
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("exit_")])
