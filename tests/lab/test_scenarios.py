@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.lab.conftest import missing
 from tools.lab import scenario
 from tools.lab.verdict import Outcome
 
@@ -12,6 +13,8 @@ pytestmark = [pytest.mark.lab, pytest.mark.slow]
 
 @pytest.mark.parametrize("name", scenario.names())
 def test_scenario(name: str, outcomes: dict[str, list[Outcome]]) -> None:
+    if reason := missing(name):
+        pytest.skip(reason)
     wanted = scenario.load(name).runs
     found = {one.run.name: one for one in outcomes[name]}
     assert list(found) == list(wanted)

@@ -36,6 +36,7 @@ class Boots:
 
 def run(boots: Boots, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     lab = Lab.__new__(Lab)
+    lab.windows = {}
     monkeypatch.setattr(lab, "boot", boots)
     return [one.failures for one in lab.run(MACHINE, [sample("first"), sample("second")])]
 

@@ -13,9 +13,9 @@ from typing import Any
 from tools import models
 from tools.console import err, out, say, table, warn
 from tools.fail import Fail
-from tools.lab import disk, guest, kernel, needs, programs, qemu, rows, scenario, script
+from tools.lab import disk, evidence, guest, kernel, needs, programs, qemu, rows, scenario, script, windows
 from tools.lab.qemu import Event, LostError
-from tools.lab.scenario import Machine, Scenario
+from tools.lab.scenario import Machine, Run, Scenario
 from tools.lab.verdict import Outcome, outcome
 
 MODEL_MEGABYTES = 250
@@ -69,15 +69,20 @@ def measure(
     `model`: a GGUF file, default the real model. `ready`: programs that need not be built. Raises Fail where the lab
     cannot run at all; a machine that dies makes outcomes with failures.
     """
-    if reason := needs.missing():
-        raise Fail(reason)
     by_machine: dict[Machine, list[Scenario]] = {}
     for one in scenarios:
         by_machine.setdefault(one.machine, []).append(one)
+    programs_run = {name for group in by_machine.values() for name in programs_of(group)}
+    if reason := needs.missing(programs_run):
+        raise Fail(reason)
     with temporary_folder(keep=keep) as folder:
-        lab = Lab(folder, model, dict(ready or {}))
+        lab = Lab(folder, model, dict(ready or {}), programs_run)
         outcomes = [each for machine, group in by_machine.items() for each in lab.run(machine, group)]
     return lab.accelerator, outcomes
+
+
+def programs_of(scenarios: Iterable[Scenario]) -> set[str]:
+    return {each.program for one in scenarios for each in one.runs.values()}
 
 
 def models_for(model: Path | None) -> dict[str, Path]:
@@ -97,14 +102,16 @@ def default_model() -> Path:
 class Lab:
     """What all boots share: kernel, disk, programs, and the accelerator that turned out to work."""
 
-    def __init__(self, folder: Path, model: Path | None, ready: dict[str, Path]) -> None:
+    def __init__(self, folder: Path, model: Path | None, ready: dict[str, Path], programs_run: set[str]) -> None:
         self.folder = folder
         self.kernel = kernel.kernel()
         self.ready = ready
         self.built: dict[tuple[str, str], Path] = {}
         self.untried = qemu.accelerators()
         self.accelerator = self.untried.pop(0)
-        disk.build(models_for(model), folder / disk.IMAGE)
+        self.windows = {name: self.program(name) for name in programs_run if windows.is_program(name)}
+        beside = {file for program in self.windows.values() for file in windows.files(program)}
+        disk.build(models_for(model), folder / disk.IMAGE, windows.FOLDER, beside)
 
     def run(self, machine: Machine, scenarios: list[Scenario]) -> list[Outcome]:
         """Boot a machine once for all these scenarios, and once more for those it did not live to finish.
@@ -116,7 +123,10 @@ class Lab:
             warn(f"machine {machine.name} is lost and booted once more: {lost}")
             again, lost = self.boot(machine, left)
             events = [event for event in events if event.scenario not in {one.name for one in left}] + again
-        return [outcome(one, each, events, lost) for one in scenarios for each in one.runs.values()]
+        return [outcome(one, each, events, lost, self.image(each)) for one in scenarios for each in one.runs.values()]
+
+    def image(self, run: Run) -> range:
+        return windows.image(self.windows[run.program]) if run.program in self.windows else evidence.NO_IMAGE
 
     def boot(self, machine: Machine, scenarios: list[Scenario]) -> tuple[list[Event], str]:
         """What a machine tells, and why it stopped telling if it did before its end."""
@@ -139,8 +149,7 @@ class Lab:
         return events, "it switched itself off"
 
     def pack(self, scenarios: list[Scenario], initrd: Path) -> None:
-        wanted = {each.program for one in scenarios for each in one.runs.values()}
-        files = {name: self.program(name) for name in sorted(wanted)}
+        files = {name: self.program(name) for name in sorted(programs_of(scenarios))}
         initrd.write_bytes(guest.initrd(self.kernel, files, script.script(scenarios)))
 
     def program(self, name: str) -> Path:

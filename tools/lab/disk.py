@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from tools.fail import Fail
@@ -27,16 +27,22 @@ def path(name: str) -> str:
     return f"{MOUNTED_AT}/{name}" if name == "filler" else f"{MOUNTED_AT}/{name}.gguf"
 
 
-def build(models: Mapping[str, Path], image: Path) -> None:
-    """Write a raw image that holds models, by their names. Raises Fail with mke2fs's words if that does not work."""
+def build(models: Mapping[str, Path], image: Path, below: str = "", others: Collection[Path] = ()) -> None:
+    """Write a raw image that holds models, by their names, and `others` below a folder at their paths.
+
+    Raises Fail with mke2fs's words if that does not work.
+    """
     content = image.with_name("disk")
     content.mkdir()
     for name, model in models.items():
         put(model, content / f"{name}.gguf")
+    for one in others:
+        put(one, content / below / one.relative_to("/"))
     with (content / "filler").open("wb") as filler:
         filler.truncate(FILLER_BYTES)
+    size = sum(one.stat().st_size for one in (*models.values(), *others))
     with image.open("wb") as file:
-        file.truncate(-(-sum(model.stat().st_size for model in models.values()) // MIB) * MIB + OVERHEAD_BYTES)
+        file.truncate(-(-size // MIB) * MIB + OVERHEAD_BYTES)
     command = [needs.path("mke2fs"), "-q", "-t", "ext4", "-m", "0", "-d", str(content), str(image)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     shutil.rmtree(content)
@@ -46,7 +52,8 @@ def build(models: Mapping[str, Path], image: Path) -> None:
 
 def put(file: Path, target: Path) -> None:
     """A second name for the file where the file system allows it, else a copy."""
+    target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(file.resolve(), target)
     except OSError:
-        shutil.copyfile(file, target)
+        shutil.copy(file, target)

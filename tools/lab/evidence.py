@@ -15,6 +15,8 @@ PAGE = 4096  # bytes
 # and libraries, which no node was asked for.
 BUFFER_PAGES = 256
 
+NO_IMAGE = range(0)
+
 # "prefer (many):0-1" is the one policy with a space in it.
 NUMA_MAPS_LINE = re.compile(r"([0-9a-f]+) (prefer \(many\)\S*|\S+)(.*)")
 
@@ -80,11 +82,14 @@ def parse_threads(text: str) -> list[Thread]:
     return [Thread(name, cpu_list(cpus)) for name, cpus in zip(values[::2], values[1::2], strict=True)]
 
 
-def kind(mapping: Area, model: str) -> str:
-    """`model`: the mapped file of that name; `buffers`: large anonymous memory; `rest`: everything else."""
+def kind(mapping: Area, model: str, image: range = NO_IMAGE) -> str:
+    """`model`: the mapped file of that name; `buffers`: large anonymous memory; `rest`: everything else.
+
+    image: addresses of a Windows program, which Wine does not map but reads.
+    """
     if mapping.file == model:
         return "model"
-    if mapping.file or mapping.name or sum(mapping.pages.values()) < BUFFER_PAGES:
+    if mapping.start in image or mapping.file or mapping.name or sum(mapping.pages.values()) < BUFFER_PAGES:
         return "rest"
     return "buffers"
 
@@ -105,11 +110,11 @@ class Seen:
     hinted: bool
 
 
-def see(numa_maps: str, pages: str, threads: str, model: str) -> Seen:
-    """Sum up what the guest sent; `model` is the path of the model there."""
+def see(numa_maps: str, pages: str, threads: str, model: str, image: range = NO_IMAGE) -> Seen:
+    """Sum up what the guest sent; `model` is the path of the model there, `image` as in kind()."""
     mappings = parse_numa_maps(numa_maps)
     asked = parse_pages(pages)
-    kinds = {wanted: [one for one in mappings if kind(one, model) == wanted] for wanted in ("model", "buffers")}
+    kinds = {wanted: [one for one in mappings if kind(one, model, image) == wanted] for wanted in ("model", "buffers")}
 
     def by_numa_maps(wanted: str) -> dict[int, int]:
         return total(one.pages for one in kinds[wanted])

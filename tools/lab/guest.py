@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from tools.fail import Fail
-from tools.lab import needs
+from tools.lab import needs, windows
 from tools.lab.kernel import Kernel
 from tools.paths import BUILD
 
@@ -48,6 +48,9 @@ def initrd(kernel: Kernel, programs: Mapping[str, Path], script: str) -> bytes:
     for name in SYSTEM_TOOLS:
         files.update(with_libraries(Path(needs.path(name)), f"/tools/{name}"))
     for name, program in programs.items():
+        if windows.is_program(name):
+            files["/tools/wine"] = File(windows.starter().encode(), executable=True)
+            files.update(wine_libraries())
         files.update(with_libraries(program, program_path(name)))
         for library in program.parent.glob("*.so*"):
             files.update(with_libraries(library, f"{PROGRAM_FOLDER}/{name}/{library.name}"))
@@ -105,6 +108,13 @@ def libraries(program: Path) -> Iterator[Path]:
     for found in re.findall(r"(/\S+) \(0x", done.stdout):
         if Path(found).parent.resolve() != program.parent.resolve():
             yield Path(found)
+
+
+def wine_libraries() -> dict[str, File]:
+    """What of this system's libraries Wine is linked to, and what the C library loads where a thread ends."""
+    found = {library for part in windows.linked() for library in libraries(part)}
+    found |= {library.with_name("libgcc_s.so.1") for library in found if library.name == "libc.so.6"}
+    return {str(library): File(library.read_bytes(), executable=True) for library in found}
 
 
 def cpio(files: Mapping[str, File]) -> bytes:

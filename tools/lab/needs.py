@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Collection
 
+from tools import wine
 from tools.fail import Fail
 
 # Program and the Debian package that has it. busybox has to be the static one: it is all there is in the guest.
@@ -25,14 +27,22 @@ PROGRAMS = {
 SEARCH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 
 
-def missing() -> str | None:
-    """Why the lab cannot run here, in one line; None if it can."""
+def missing(programs: Collection[str] = ()) -> str | None:
+    """Why the lab cannot run here (with these programs in its guest), in one line; None if it can."""
     if sys.platform != "linux" or os.uname().machine != "x86_64":
         return "the lab runs on Linux on x86-64 only"
     lacking = [program for program in PROGRAMS if not find(program)]
     if lacking:
         packages = " ".join(sorted({PROGRAMS[program] for program in lacking}))
         return f"the lab needs {', '.join(lacking)}; on Debian: apt-get install {packages}"
+    return missing_wine() if any(name.endswith(".exe") for name in programs) else None
+
+
+def missing_wine() -> str | None:
+    try:
+        wine.program()
+    except Fail as failure:
+        return str(failure)
     return None
 
 

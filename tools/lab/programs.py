@@ -11,16 +11,20 @@ from tools.fail import Fail
 from tools.lock import locked
 from tools.paths import flavour_dir
 
-FLAVOURS = {"llamafile-numa": "native", "llama": "upstream"}
+FLAVOURS = {"llamafile-numa": "native", "llama": "upstream", "llamafile-numa.exe": "win_amd64"}
 
 # CMake reads it right after `project(ggml)`, where it overrides what our CMakeLists.txt has set.
 EMULATED_CPU = Path(__file__).parent / "emulated_cpu.cmake"
 
 
 def program(name: str, accelerator: str) -> Path:
-    """An up-to-date program by its name in scenarios. Under KVM the guest has this machine's CPU, else QEMU's."""
+    """An up-to-date program by its name in scenarios. Under KVM the guest has this machine's CPU, else QEMU's.
+
+    What is built for Windows is for no particular machine.
+    """
     flavour = FLAVOURS[name]
-    return build.build(flavour) if accelerator == "kvm" else build_emulated(flavour)
+    as_it_is = accelerator == "kvm" or flavour not in build.FOR_THIS_CPU
+    return build.build(flavour) if as_it_is else build_emulated(flavour)
 
 
 def build_emulated(flavour: str) -> Path:

@@ -7,7 +7,8 @@ A scenario file:
     steps = ["cache model 0", "run unpatched", "drop", "run patched"]
 
     [run.unpatched]
-    program = "llama"                             # the unpatched program; default: llamafile-numa
+    program = "llama"                             # the unpatched program; default: llamafile-numa. llamafile-numa.exe
+                                                  # is the one for Windows, under Wine
     model = "synthetic"                            # one whose weights ggml rewrites when it loads them; default: model
     arguments = ["-t", "2"]
     under = ["numactl", "--membind=1"]            # a command that the program is started through
@@ -35,7 +36,7 @@ from tools.fail import Fail
 HERE = Path(__file__).parent
 SCENARIOS = HERE / "scenarios"
 MACHINES = HERE / "machines.toml"
-PROGRAMS = ("llamafile-numa", "llama")
+PROGRAMS = ("llamafile-numa", "llama", "llamafile-numa.exe")
 MODELS = ("model", "synthetic")
 FILES = (*MODELS, "filler")
 

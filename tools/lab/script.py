@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 
-from tools.lab import disk
+from tools.lab import disk, windows
 from tools.lab.guest import program_path
 from tools.lab.scenario import Run, Scenario
 
@@ -16,7 +16,7 @@ START_SECONDS = 240
 
 # As little work as shows all there is: one slot, a KV cache of some MiB.
 SERVER = ("--host", "127.0.0.1", "-c", "2048", "-np", "1")
-SUBCOMMAND = {"llamafile-numa": "--server", "llama": "serve"}
+SUBCOMMAND = {"llamafile-numa": "--server", "llama": "serve", "llamafile-numa.exe": "--server"}
 
 # Programs run as nobody: whoever may do everything proves nothing. The path keeps busybox's shell from its own setpriv.
 USER = ("/tools/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
@@ -55,5 +55,6 @@ def command(run: Run, port: int) -> list[str]:
     privileged, unprivileged = (run.under, ()) if run.under[:1] == ("cpuset",) else ((), run.under)
     report = ["--numa-report", f"/tmp/{run.name}.json"] if run.program == "llamafile-numa" else []
     files = ["-m", disk.path(run.model), "--port", str(port)]
-    program = [program_path(run.program), SUBCOMMAND[run.program], *SERVER, *files]
+    through = ["/tools/wine"] if windows.is_program(run.program) else []
+    program = [*through, program_path(run.program), SUBCOMMAND[run.program], *SERVER, *files]
     return [*privileged, *USER, *unprivileged, *program, *report, *run.arguments]

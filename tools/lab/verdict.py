@@ -55,7 +55,9 @@ class Outcome:
         return self.seen.buffers if self.seen else {}
 
 
-def outcome(scenario: Scenario, run: Run, events: Iterable[Event], lost: str = "") -> Outcome:
+def outcome(
+    scenario: Scenario, run: Run, events: Iterable[Event], lost: str = "", image: range = evidence.NO_IMAGE
+) -> Outcome:
     """Put together and judge what the guest told about one run; `lost` is why its machine told no more."""
     told = {event.kind: event.text for event in events if (event.scenario, event.run) == (scenario.name, run.name)}
     result = Outcome(scenario, run, answer=told.get("answer", ""), exit=told.get("exit", "").strip())
@@ -63,7 +65,7 @@ def outcome(scenario: Scenario, run: Run, events: Iterable[Event], lost: str = "
     if "ready" in told:
         result.ready_seconds = int(told["ready"])
     if "numa_maps" in told and "pages" in told and "threads" in told:
-        result.seen = evidence.see(told["numa_maps"], told["pages"], told["threads"], disk.path(run.model))
+        result.seen = evidence.see(told["numa_maps"], told["pages"], told["threads"], disk.path(run.model), image)
     if "report" in told:
         try:
             result.report = json.loads(told["report"])
