@@ -33,7 +33,7 @@ void narrow_environment() {
         if (!equals || strncmp(*entry, "LLAMA_", 6) != 0) {
             continue;
         }
-        const std::string name(*entry, equals);
+        const std::string name(*entry, equals - *entry);
         const wchar_t * value = _wgetenv(std::wstring(name.begin(), name.end()).c_str());
         char * copy = value ? _strdup((name + "=" + utf8(value)).c_str()) : nullptr;
         if (copy) {
