@@ -18,7 +18,8 @@ from elftools.elf.elffile import ELFFile
 from packaging.tags import Tag
 from packaging.utils import parse_wheel_filename
 
-from tools.paths import ROOT
+from tools import pe
+from tools.paths import ROOT, cache_dir
 
 BIN = "llamafile_numa/bin/"
 ENTRY_POINT = ("llamafile-numa", "llamafile_numa.__main__:main")
@@ -29,6 +30,13 @@ LICENCES = (
     "llama.cpp/licenses/LICENSE-jsonhpp",
 )
 
+WINDOWS_LICENCES = ("mingw-w64/COPYING",)  # of the C runtime that is a part of each program
+
+# A library for one kind of CPU, and how the name of the one for every CPU of the architecture begins.
+VARIANT = re.compile(rf"{BIN}(lib)?ggml-cpu-.+\.(so|dll)")
+OLDEST = ("libggml-cpu-x64.", "ggml-cpu-x64.")
+ONE_VARIANT_TAG = "1avx2"  # the build tag of a wheel for CPUs with AVX2 (and BMI2, FMA, F16C) only
+
 MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
 GLIBC = re.compile(r"(lib(c|m|dl|pthread|rt)|ld-linux-[\w-]+)\.so\.\d+")
 COMPILER = re.compile(r"lib(stdc\+\+|gcc_s)\.so\.\d+")  # allowed where the wheel stays on the machine
@@ -36,14 +44,14 @@ COMPILER = re.compile(r"lib(stdc\+\+|gcc_s)\.so\.\d+")  # allowed where the whee
 
 def audit(wheel: Path) -> list[str]:
     """What is wrong with a wheel, one line a fault; empty if it is good."""
-    name, _, _, tags = parse_wheel_filename(wheel.name)
+    name, _, build, tags = parse_wheel_filename(wheel.name)
     with zipfile.ZipFile(wheel) as archive:
         members = {info.filename: info for info in archive.infolist() if not info.is_dir()}
-        faults = [
-            *layout(members, name.replace("-", "_")),
-            *metadata(archive, members),
-            *(fault for tag in tags for fault in binaries(archive, members, tag)),
-        ]
+        faults = [*layout(members, name.replace("-", "_"))]
+        for tag in tags:
+            faults += metadata(archive, members, tag)
+            faults += variants(members, tag, "".join(map(str, build)))
+            faults += binaries(archive, members, tag)
     for tag in tags:
         if tag.platform.startswith("manylinux"):
             faults += glibc(wheel, tag)
@@ -66,9 +74,9 @@ def layout(members: dict[str, zipfile.ZipInfo], package: str) -> Iterator[str]:
         yield f"{package}/py.typed is missing"
 
 
-def metadata(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) -> Iterator[str]:
+def metadata(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], tag: Tag) -> Iterator[str]:
     info = next((member.partition("/")[0] for member in members if ".dist-info/" in member), "")
-    for licence in LICENCES:
+    for licence in (*LICENCES, *(WINDOWS_LICENCES if tag.platform.startswith("win") else ())):
         if f"{info}/licenses/{licence}" not in members:
             yield f"the licence {licence} is missing"
     entries = configparser.ConfigParser(delimiters="=")
@@ -79,6 +87,22 @@ def metadata(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo]) -> I
         yield f"the console script {command} = {target} is missing"
 
 
+def variants(members: dict[str, zipfile.ZipInfo], tag: Tag, build: str) -> Iterator[str]:
+    """A wheel that names neither this machine nor a kind of CPU has a library for each kind, the oldest among them."""
+    libraries = {PurePosixPath(member).name for member in members if VARIANT.fullmatch(member)}
+    if build == ONE_VARIANT_TAG:
+        if libraries:
+            yield f"the build tag {build} says one kind of CPU, but there is {min(libraries)}"
+    elif build:
+        yield f"the build tag {build} is not known; {ONE_VARIANT_TAG} is"
+    elif tag.platform.startswith("linux_"):
+        return
+    elif len(libraries) < 2:
+        yield f"the wheel is for every CPU, but has libraries for {len(libraries)} kinds, wanted several"
+    elif tag.platform.endswith(("x86_64", "amd64")) and not any(name.startswith(OLDEST) for name in libraries):
+        yield f"the wheel is for every CPU, but has no library for the oldest, {OLDEST[0]}*"
+
+
 def binaries(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], tag: Tag) -> Iterator[str]:
     """Each file in bin/ is a program or library for the platform of the tag and needs nothing that is not there."""
     ours = {PurePosixPath(member).name for member in members if member.startswith(BIN)}
@@ -87,14 +111,19 @@ def binaries(archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], tag:
             continue
         content = archive.read(member)
         if tag.platform.startswith("win"):
-            if not content.startswith(b"MZ"):
-                yield f"{member} is no Windows program, but the tag is {tag}"
+            yield from pe.faults(member, content, ours)
         elif not content.startswith(b"\x7fELF"):
             yield f"{member} is no Linux program, but the tag is {tag}"
         else:
             yield from elf(member, content, ours, tag.platform)
-        if not tag.platform.startswith("linux_") and str(ROOT).encode() in content:
-            yield f"{member} holds paths of the machine it was built on"
+        if not tag.platform.startswith("linux_"):
+            yield from (f"{member} holds a path of the machine it was built on, {path}" for path in paths(content))
+
+
+def paths(content: bytes) -> list[str]:
+    """Which of this machine's folders are named in a file, in narrow or wide letters."""
+    folders = {str(ROOT), str(cache_dir()), ROOT.as_posix(), cache_dir().as_posix()}
+    return [path for path in sorted(folders) if path.encode() in content or path.encode("utf-16-le") in content]
 
 
 def elf(member: str, content: bytes, ours: set[str], platform: str) -> Iterator[str]:

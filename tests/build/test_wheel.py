@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.build.programs import GENERATE, Program, clean
+from tests.build.wheels import BIN, Change, Members, added, changed, replaced, unchanged, without
 from tools import audit
 from tools.wheel import wheel
 
@@ -83,70 +82,27 @@ def test_native_wheel_has_no_faults(native: Path) -> None:
     assert audit.audit(native) == []
 
 
-Change = Callable[[dict[str, tuple[zipfile.ZipInfo, bytes]]], None]
+def not_executable(members: Members) -> None:
+    members[f"{BIN}llamafile-numa"][0].external_attr = 0o100644 << 16
 
 
-def changed(native: Path, folder: Path, change: Change, *, platform: str = "") -> Path:
-    """A copy of the wheel whose members went through `change`, with another platform in its name if one is given."""
-    with zipfile.ZipFile(native) as archive:
-        members = {info.filename: (info, archive.read(info)) for info in archive.infolist()}
-    change(members)
-    stem, _, old = native.stem.rpartition("-")
-    target = folder / f"{stem}-{platform or old}.whl"
-    with zipfile.ZipFile(target, "w") as archive:
-        for name, (info, content) in members.items():
-            info.filename = name
-            archive.writestr(info, content)
-    return target
-
-
-def named(members: dict[str, tuple[zipfile.ZipInfo, bytes]], end: str) -> str:
-    return next(name for name in members if name.endswith(end))
-
-
-def unchanged(members: dict[str, tuple[zipfile.ZipInfo, bytes]]) -> None:
-    pass
-
-
-def without_licence(members: dict[str, tuple[zipfile.ZipInfo, bytes]]) -> None:
-    del members[named(members, "licenses/llama.cpp/LICENSE")]
-
-
-def without_program(members: dict[str, tuple[zipfile.ZipInfo, bytes]]) -> None:
-    del members["llamafile_numa/bin/llamafile-numa"]
-
-
-def without_script(members: dict[str, tuple[zipfile.ZipInfo, bytes]]) -> None:
-    name = named(members, "entry_points.txt")
-    members[name] = (members[name][0], b"[console_scripts]\nllama = llamafile_numa.__main__:main\n")
-
-
-def not_executable(members: dict[str, tuple[zipfile.ZipInfo, bytes]]) -> None:
-    members["llamafile_numa/bin/llamafile-numa"][0].external_attr = 0o100644 << 16
-
-
-def foreign_package(members: dict[str, tuple[zipfile.ZipInfo, bytes]]) -> None:
-    members["llama_cpp/lib/libllama.so"] = (zipfile.ZipInfo("llama_cpp/lib/libllama.so"), b"\x7fELF")
-
-
-def script_as_program(members: dict[str, tuple[zipfile.ZipInfo, bytes]]) -> None:
-    info, _ = members["llamafile_numa/bin/llamafile-numa"]
-    members["llamafile_numa/bin/llamafile-numa"] = (info, b"#!/bin/sh\n")
+OTHER_SCRIPT = b"[console_scripts]\nllama = llamafile_numa.__main__:main\n"
 
 
 @pytest.mark.parametrize(
     ("change", "platform", "says"),
     [
-        (without_licence, "", "licence llama.cpp/LICENSE is missing"),
-        (without_program, "", "0 programs named llamafile-numa"),
-        (without_script, "", "console script llamafile-numa"),
+        (without("licenses/llama.cpp/LICENSE"), "", "licence llama.cpp/LICENSE is missing"),
+        (without("bin/llamafile-numa"), "", "0 programs named llamafile-numa"),
+        (replaced("entry_points.txt", OTHER_SCRIPT), "", "console script llamafile-numa"),
         (not_executable, "", "is not executable"),
-        (foreign_package, "", "llama_cpp/lib/libllama.so lies outside"),
-        (script_as_program, "", "is no Linux program"),
+        (added("llama_cpp/lib/libllama.so", b"\x7fELF"), "", "llama_cpp/lib/libllama.so lies outside"),
+        (replaced("bin/llamafile-numa", b"#!/bin/sh\n"), "", "is no Linux program"),
         (unchanged, "win_amd64", "is no Windows program"),
         (unchanged, "linux_riscv64", "but the tag is for linux_riscv64"),
         (unchanged, "manylinux_2_17_x86_64", "auditwheel allows"),
         (unchanged, "manylinux_2_28_x86_64", "needs libstdc++.so.6"),
+        (unchanged, "manylinux_2_28_x86_64", "has libraries for 0 kinds"),
     ],
 )
 def test_fault_is_found(native: Path, tmp_path: Path, change: Change, platform: str, says: str) -> None:
