@@ -87,6 +87,7 @@ void numa_worker_count(int * workers, int * bound);
 
 void numa_list_print(const struct topology * topo, FILE * to);
 void numa_list_json(const struct topology * topo, FILE * to);
+void numa_list_json_nodes(const struct topology * topo, FILE * to); // the array alone
 
 // --- json (json.c) ---
 

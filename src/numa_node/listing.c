@@ -38,8 +38,8 @@ static void print_id(FILE * to, const char * key, const struct topology * topo, 
     }
 }
 
-void numa_list_json(const struct topology * topo, FILE * to) {
-    fputs("{\"schema\":1,\"nodes\":[", to);
+void numa_list_json_nodes(const struct topology * topo, FILE * to) {
+    fputc('[', to);
     for (int i = 0; i < topo->n_nodes; i++) {
         const struct topology_node * node = &topo->nodes[i];
         fprintf(to, "%s{\"node\":%d,\"cpus\":[", i ? "," : "", node->id);
@@ -62,6 +62,11 @@ void numa_list_json(const struct topology * topo, FILE * to) {
                 node->mem_allowed && node->mem_bytes > 0 ? "true" : "false");
     }
     fputc(']', to);
+}
+
+void numa_list_json(const struct topology * topo, FILE * to) {
+    fputs("{\"schema\":1,\"nodes\":", to);
+    numa_list_json_nodes(topo, to);
     print_id(to, "confined", topo, topology_confined(topo));
     print_id(to, "emptiest", topo, topology_emptiest(topo));
     fputs("}\n", to);

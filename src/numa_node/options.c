@@ -17,10 +17,12 @@ static const struct numa_node_flag FLAGS[] = {
     { "--numa-strict", "", "LLAMA_ARG_NUMA_STRICT", "end with exit code 3 where something is not on the node, and serve nothing" },
     { "--numa-report", "FILE|-", "LLAMA_ARG_NUMA_REPORT", "write what was seen as JSON once the model is loaded (-: standard output)" },
     { "--numa-list", "", "", "list the nodes and what this process may use of them, then exit (as JSON with --json)" },
+    { "--numa-selftest", "", "", "measure in a minute what the nodes are like, with -m also what a model could gain, then exit\n"
+      "(as JSON with --json, or with --numa-report to a file as well)" },
     { 0 },
 };
 
-enum { NODE, WEIGHTS, STRICT, REPORT, LIST };
+enum { NODE, WEIGHTS, STRICT, REPORT, LIST, SELFTEST };
 
 const struct numa_node_flag * numa_node_flags(void) {
     return FLAGS;
@@ -142,8 +144,8 @@ static int flag_of(const char * word, const char ** value) {
     return -1;
 }
 
-static int from_environment(struct numa_options * options, env_lookup env, const bool * given, char * err, size_t size) {
-    for (int i = NODE; i <= REPORT; i++) {
+static int from_environment(struct numa_options * options, int first, env_lookup env, const bool * given, char * err, size_t size) {
+    for (int i = first; i <= REPORT; i++) {
         const char * value = given[i] ? NULL : env(FLAGS[i].env);
         if (value && set(options, i, FLAGS[i].env, value, err, size) != 0) {
             return -1;
@@ -153,8 +155,19 @@ static int from_environment(struct numa_options * options, env_lookup env, const
     return 0;
 }
 
+// It looks at all nodes and loads nothing, so a node that the environment names for every run is none of its business.
+static int selftest_options(struct numa_options * options, bool json, env_lookup env, const bool * given, char * err, size_t size) {
+    for (int i = NODE; i < REPORT; i++) {
+        if (given[i]) {
+            return fail(err, size, "--numa-selftest looks at all nodes and takes no %s; -m, --json and --numa-report are possible with it", FLAGS[i].name);
+        }
+    }
+    options->json = json;
+    return from_environment(options, REPORT, env, given, err, size);
+}
+
 int numa_options_parse(struct numa_options * options, int * argc, char ** argv, env_lookup env, char * err, size_t err_size) {
-    bool given[LIST + 1] = { false };
+    bool given[SELFTEST + 1] = { false };
     bool upstream_numa   = env("LLAMA_ARG_NUMA") != NULL;
     bool json            = false;
     int kept             = 0;
@@ -171,11 +184,11 @@ int numa_options_parse(struct numa_options * options, int * argc, char ** argv, 
             continue;
         }
         given[flag] = true;
-        if (flag == LIST || flag == STRICT) {
+        if (!FLAGS[flag].argument[0]) {
             if (value) {
                 return fail(err, err_size, "%s takes no value", FLAGS[flag].name);
             }
-            *(flag == LIST ? &options->list : &options->strict) = true;
+            *(flag == LIST ? &options->list : flag == STRICT ? &options->strict : &options->selftest) = true;
             continue;
         }
         if (!value && (++i >= *argc || strncmp(argv[i], "--", 2) == 0)) {
@@ -192,7 +205,10 @@ int numa_options_parse(struct numa_options * options, int * argc, char ** argv, 
         options->json = json;
         return 0;
     }
-    if (from_environment(options, env, given, err, err_size) != 0) {
+    if (options->selftest) {
+        return selftest_options(options, json, env, given, err, err_size);
+    }
+    if (from_environment(options, NODE, env, given, err, err_size) != 0) {
         return -1;
     }
     const bool bound = options->wish == WISH_NUMBER || options->wish == WISH_AUTO;

@@ -16,6 +16,7 @@ struct numa_options {
     bool              strict;
     const char *      report;    // file name, "-" = stdout, null = none; belongs to argv or the environment
     bool              list;
+    bool              selftest;
     bool              json;
     bool              upstream;  // --numa, llama.cpp's own flag, was given
 };

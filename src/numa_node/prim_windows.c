@@ -67,6 +67,10 @@ static int last_error(void) {
     return negative_errno(GetLastError());
 }
 
+int win32_error(void) {
+    return last_error();
+}
+
 size_t prim_page_size(void) {
     SYSTEM_INFO info;
     GetSystemInfo(&info);
@@ -79,9 +83,8 @@ static size_t round_up(size_t n, size_t unit) {
 
 // --- the machine ---
 
-// Records of one kind, to be freed; null with *size 0 where Windows has none or refuses. A machine may grow between two
-// calls, so one is asked more than once.
-static void * read_records(LOGICAL_PROCESSOR_RELATIONSHIP kind, size_t * size) {
+// A machine may grow between two calls, so one is asked more than once.
+void * win32_records(LOGICAL_PROCESSOR_RELATIONSHIP kind, size_t * size) {
     const DWORD most = 16 << 20; // bytes; 2048 CPUs that are a core each take 96 KiB
     void * records = NULL;
     DWORD room     = 0;
@@ -104,10 +107,10 @@ static void * read_records(LOGICAL_PROCESSOR_RELATIONSHIP kind, size_t * size) {
 
 // With RelationNumaNodeEx a node has all of its groups, but an older Windows refuses it, or knows it and says nothing.
 static void * read_nodes(size_t * size) {
-    void * records = read_records(RelationNumaNodeEx, size);
+    void * records = win32_records(RelationNumaNodeEx, size);
     if (*size == 0) {
         free(records);
-        records = read_records(RelationNumaNode, size);
+        records = win32_records(RelationNumaNode, size);
     }
     return records;
 }
@@ -172,7 +175,7 @@ static int read_machine(struct topology * topo, char * err, size_t err_size) {
         memory.ullTotalPhys = memory.ullAvailPhys = 0;
     }
     void * const nodes = read_nodes(&seen.numa_size);
-    void * const cores = read_records(RelationProcessorCore, &seen.cores_size);
+    void * const cores = win32_records(RelationProcessorCore, &seen.cores_size);
     seen.numa        = nodes;
     seen.cores       = cores;
     seen.total_bytes = memory.ullTotalPhys;
@@ -303,7 +306,7 @@ static void set_default_cpu_ids(const struct node_set * cpus) {
 // Threads inherit the group of the one that starts them, but not its affinity. What keeps those on the node that never ask
 // (of the HTTP server, say) are default CPU sets, within their group before Windows 11, in any group since. A wish: where
 // it is not granted, such threads roam their group.
-static void set_default_cpus(const struct node_set * cpus) {
+void win32_default_cpus(const struct node_set * cpus) {
     if (win32.SetProcessDefaultCpuSetMasks) {
         GROUP_AFFINITY masks[GROUPS] = { { 0 } };
         USHORT n = 0;
@@ -325,7 +328,7 @@ int prim_bind_cpus(const struct node_set * cpus) {
     if (node_set_empty(cpus)) {
         return -EINVAL;
     }
-    set_default_cpus(cpus);
+    win32_default_cpus(cpus);
     const struct node_set cores   = cores_within(cpus);
     const int cpu                 = cpu_of_turn(&cores, atomic_fetch_add(&turns, 1));
     const int group               = cpu / WINDOWS_GROUP_CPUS;
@@ -458,8 +461,7 @@ static bool enable_lock_memory(void) {
     return enabled;
 }
 
-// Bytes of a large page, 0 where this process cannot have any.
-static size_t large_page(void) {
+size_t win32_large_page(void) {
     static _Atomic int allowed; // 0: not known yet
     if (atomic_load(&allowed) == 0) {
         atomic_store(&allowed, enable_lock_memory() ? 1 : -1);
@@ -470,7 +472,7 @@ static size_t large_page(void) {
 // All of them are taken at once, so this can take its time, and fails where memory is in pieces.
 static void * alloc_large(size_t bytes, int node) {
     const size_t worth = 8; // large pages, so that rounding up wastes an eighth at most
-    const size_t page  = large_page();
+    const size_t page  = win32_large_page();
     if (page == 0 || bytes < worth * page || bytes > SIZE_MAX - page) {
         return NULL;
     }

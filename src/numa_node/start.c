@@ -1,5 +1,6 @@
 // Start-up, in the order that matters: look at the machine, choose, bind the process, and only then let the program go on.
 #include "core.h"
+#include "selftest.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -98,6 +99,16 @@ static void tell_children(void) {
     prim_set_env("LLAMA_ARG_NUMA_STRICT", numa_core.options.strict ? "1" : "0");
 }
 
+static int selftest(int argc, char ** argv) {
+    struct selftest_wish wish;
+    char err[512];
+    if (selftest_wish_parse(&wish, argc, argv, err, sizeof(err)) != 0) {
+        return usage(err);
+    }
+    const int report = begin_report();
+    return report >= 0 ? report : selftest_run(&numa_core.topo, &wish, numa_core.options.json, numa_core.report);
+}
+
 int numa_node_start(int * argc, char ** argv) {
     struct numa_options * options = &numa_core.options;
     struct topology * topo        = &numa_core.topo;
@@ -111,12 +122,15 @@ int numa_node_start(int * argc, char ** argv) {
         return usage(message);
     }
     if (known != 0) {
-        const bool needed = options->list || options->wish == WISH_NUMBER || options->wish == WISH_AUTO;
+        const bool needed = options->list || options->selftest || options->wish == WISH_NUMBER || options->wish == WISH_AUTO;
         return needed ? usage(why) : begin_report();
     }
     if (options->list) {
         (options->json ? numa_list_json : numa_list_print)(topo, stdout);
         return ferror(stdout) || fflush(stdout) != 0 ? 1 : 0;
+    }
+    if (options->selftest) {
+        return selftest(*argc, argv);
     }
     if (options->wish == WISH_UNSET && options->upstream) { // its ways are not ours, so confinement alone changes nothing
         options->wish = WISH_NONE;

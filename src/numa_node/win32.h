@@ -34,3 +34,14 @@ extern struct win32 win32;
 
 // Fill the table, once: what a test has put into it since stays.
 void win32_bind(void);
+
+// --- what prim_windows.c has for others ---
+
+int win32_error(void); // the last error as a negative errno
+// Records of one kind from GetLogicalProcessorInformationEx, to be freed; null with *size 0 where there are none.
+void * win32_records(LOGICAL_PROCESSOR_RELATIONSHIP kind, size_t * size);
+// Bytes of a large page, 0 where this process cannot have any.
+size_t win32_large_page(void);
+// Ask for these CPUs for every thread that does not ask itself (CPU sets).
+struct node_set;
+void win32_default_cpus(const struct node_set * cpus);

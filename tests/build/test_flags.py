@@ -24,7 +24,7 @@ REPORT_KEYS = {
 }
 REGION_KEYS = {"name", "bytes", "checked", "on_node", "elsewhere", "not_resident"}
 REGIONS = {"weights", "repack", "kv", "compute", "other"}
-FLAGS = ("--numa-node", "--numa-weights", "--numa-strict", "--numa-report", "--numa-list")
+FLAGS = ("--numa-node", "--numa-weights", "--numa-strict", "--numa-report", "--numa-list", "--numa-selftest")
 
 # A model that is not there: the program has to speak before it looks for one.
 NO_MODEL = ("-m", "/no/such/model.gguf", "-p", "x", "-n", "1")

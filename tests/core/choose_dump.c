@@ -26,8 +26,8 @@ static void print_options(const struct numa_options * options, int argc, char **
     }
     printf("],\"wish\":\"%s\",\"number\":%d,\"requested\":", WISHES[options->wish], options->number);
     numa_json_string(stdout, options->requested);
-    printf(",\"from_env\":%d,\"weights\":\"%s\",\"strict\":%d,\"list\":%d,\"json\":%d,\"report\":", options->from_env,
-           WEIGHTS[options->weights], options->strict, options->list, options->json);
+    printf(",\"from_env\":%d,\"weights\":\"%s\",\"strict\":%d,\"list\":%d,\"selftest\":%d,\"json\":%d,\"report\":", options->from_env,
+           WEIGHTS[options->weights], options->strict, options->list, options->selftest, options->json);
     options->report ? numa_json_string(stdout, options->report) : (void) printf("null");
 }
 

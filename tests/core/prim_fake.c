@@ -328,7 +328,11 @@ void * prim_alloc(size_t bytes, int node, enum prim_policy policy, int * placed)
     *(policy == PRIM_BIND ? &fake.binds : &fake.prefers) += 1;
     unlock();
     const int at = fake.memory_error ? -1 : at_of(node);
-    return fake.no_memory ? NULL : range_new(bytes, at, policy);
+    char * const base = fake.no_memory ? NULL : range_new(bytes, at, policy);
+    if (base && fake.written) {
+        fake_write(base, bytes);
+    }
+    return base;
 }
 
 void prim_free(void * base, size_t bytes) {

@@ -19,6 +19,7 @@ struct fake {
     bool            alone;      // there is no second thread
     bool            no_reader;
     bool            prefers_only; // the system binds no memory
+    bool            written;    // memory from prim_alloc is written at once
     bool            coarse;     // the exact look is not permitted
     bool            large;      // all pages are parts of large ones
     int             cpus_error, memory_error, placed_error, touch_error, move_error;

@@ -43,6 +43,7 @@ DEFAULT = {
     "weights": "auto",
     "strict": 0,
     "list": 0,
+    "selftest": 0,
     "json": 0,
     "report": None,
 }
@@ -101,6 +102,12 @@ ENV_ONE = ONE | {"from_env": 1}
         ("--numa-list --numa-strict", {}, {"list": 1, "strict": 1}),
         ("--numa-list", {NODE: "x", STRICT: "perhaps", "LLAMA_ARG_NUMA": "distribute"}, {"list": 1}),
         ("--numa-list --numa-node 1 --numa numactl", {}, ONE | {"list": 1, "rest": ["--numa", "numactl"]}),
+        # the selftest
+        ("--numa-selftest", {}, {"selftest": 1}),
+        ("--numa_selftest -m x --json", {}, {"selftest": 1, "json": 1, "rest": ["-m", "x", "--json"]}),
+        ("--numa-selftest --numa-report r", {REPORT: "s"}, {"selftest": 1, "report": "r"}),
+        ("--numa-selftest", {REPORT: "r", NODE: "x", STRICT: "perhaps"}, {"selftest": 1, "report": "r"}),
+        ("--numa-selftest --numa-list --numa-node 1", {}, ONE | {"selftest": 1, "list": 1}),
         # the environment
         ("", {NODE: "1"}, ENV_ONE),
         ("", {NODE: "auto"}, AUTO | {"from_env": 1}),

@@ -16,7 +16,7 @@ MACHINE = Machine("pair", (Node(512, frozenset({0, 2})), Node(256, frozenset({1,
 GOOD = """\
 title = "A title"
 machine = "pair"
-steps = ["cache model 0", "run one", "drop", "run two three"]
+steps = ["cache model 0", "run one", "drop", "run two three", "own model", "run self"]
 
 [run.one]
 program = "llama"
@@ -31,7 +31,14 @@ expect = { exit = 2, says = ["no node .*"] }
 
 [run.three]
 model = "synthetic"
+
+[run.self]
+selftest = true
+under = ["deny", "mbind"]
 """
+
+
+OWN = (("own", "model"), ("run", "self"))
 
 
 def parse(text: str) -> scenario.Scenario:
@@ -41,11 +48,12 @@ def parse(text: str) -> scenario.Scenario:
 def test_a_scenario() -> None:
     parsed = parse(GOOD)
     assert (parsed.name, parsed.title, parsed.machine) == ("sample", "A title", MACHINE)
-    assert parsed.steps == (("cache", "model", "0"), ("run", "one"), ("drop",), ("run", "two", "three"))
+    assert parsed.steps == (("cache", "model", "0"), ("run", "one"), ("drop",), ("run", "two", "three"), *OWN)
     under = ("numactl", "--membind=1")
     assert parsed.runs["one"] == Run("one", "llama", "model", ("-t", "2"), under, Expect(node=1, weights=0))
     assert parsed.runs["two"].expect == Expect(exit=2, says=("no node .*",))
     assert parsed.runs["three"] == Run("three", "llamafile-numa", "synthetic", (), (), Expect())
+    assert parsed.runs["self"] == Run("self", "llamafile-numa", "model", (), ("deny", "mbind"), Expect(), selftest=True)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +64,7 @@ def test_a_scenario() -> None:
         ("title", "titel", "unknown key 'titel'"),
         ("cache model 0", "cache model 2", "step 'cache model 2' is none of"),
         ("cache model 0", "cache nothing 0", "step 'cache nothing 0' is none of"),
+        ("own model", "own nothing", "step 'own nothing' is none of"),
         ("run two three", "run two four", "step 'run two four' is none of"),
         ("run two three", "run two", "each run is to be in one step"),
         ("run two three", "run one two three", "each run is to be in one step"),
@@ -140,6 +149,11 @@ def test_the_script() -> None:
         "look three /disk/synthetic.gguf",
         "stop two",
         "stop three",
+        "own /disk/model.gguf",
+        f"start self 8081 {limit} {user} deny mbind /opt/llamafile-numa/llamafile-numa --numa-selftest"
+        " -m /disk/model.gguf --numa-report /tmp/self.json",
+        "look self /disk/model.gguf",
+        "stop self",
         "end",
     ]
 

@@ -210,3 +210,18 @@ def test_markdown() -> None:
     head, rule, line = text.splitlines()
     assert head.startswith("| scenario | run |")
     assert rule.count("---") == line.count(" x ") == len(rows.HEADINGS)
+
+
+def test_entries_of_a_report_of_a_run_that_ends() -> None:
+    said = {"kind": "x", "cells": [{"seen": {"elsewhere": 0}}, {"seen": {"elsewhere": 3}}], "none": []}
+    told = {"exit": "0", "errors": "", "report": json.dumps(said)}
+
+    def faults(entries: str) -> list[str]:
+        return judge(f"exit = 0, report = {{ {entries} }}", told).failures
+
+    assert faults('kind = "x", "cells.*.seen.elsewhere" = [0, 3]') == []
+    assert faults('kind = "y"') == ["report: kind should be 'y', is 'x'"]
+    assert faults('"cells.*.seen.elsewhere" = 0') == ["report: cells.*.seen.elsewhere should be 0, is 0, 3"]
+    assert faults('"cells.seen" = 0') == ["report: cells.seen should be 0, is not there"]
+    assert faults('"none.*" = 0') == ["report: none.* should be 0, is not there"]
+    assert judge('exit = 0, report = { kind = "x" }', {"exit": "0", "errors": ""}).failures == ["there is no report"]

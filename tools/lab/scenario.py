@@ -12,14 +12,15 @@ A scenario file:
     model = "synthetic"                            # one whose weights ggml rewrites when it loads them; default: model
     arguments = ["-t", "2"]
     under = ["numactl", "--membind=1"]            # a command that the program is started through
+    selftest = true                                # --numa-selftest instead of a server; it ends by itself
 
     [run.unpatched.expect]                        # see Expect
     node = 1
     weights = 0
 
 Steps: `drop` empties the page cache (each scenario begins so), `cache FILE NODE` reads a file so that its
-cached pages lie on that node, `run NAME...` starts the named programs, looks at each once all of them serve, and ends
-them.
+cached pages lie on that node, `own FILE` gives it to the user that programs run as until the scenario ends,
+`run NAME...` starts the named programs, looks at each once all of them serve, and ends them.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ class Expect:
     buffers: large anonymous mappings (KV cache, compute buffers, repacked or copied weights).
     threads: the node whose CPUs all threads are bound to.
     regions: what the report must name besides weights, kv and compute.
-    report: entries of the program's report; a list stands for any of its values.
+    report: entries of the program's report; a list stands for any of its values. A key "cells.*.seen" is an entry of
+    each element of a list.
     says: what its stderr must match, each a regular expression.
     """
 
@@ -88,6 +90,7 @@ class Run:
     arguments: tuple[str, ...]
     under: tuple[str, ...]
     expect: Expect
+    selftest: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,7 +138,7 @@ def parse(name: str, text: str, known: Mapping[str, Machine]) -> Scenario:
 
 def parse_run(name: str, table: Mapping[str, Any], machine: Machine, where: str) -> Run:
     where = f"{where}, run {name}"
-    only_keys(table, ("program", "model", "arguments", "under", "expect"), where)
+    only_keys(table, ("program", "model", "arguments", "under", "selftest", "expect"), where)
     program = table.get("program", PROGRAMS[0])
     if program not in PROGRAMS:
         raise Fail(f"{where}: no program {program!r}; there are: {', '.join(PROGRAMS)}")
@@ -145,7 +148,8 @@ def parse_run(name: str, table: Mapping[str, Any], machine: Machine, where: str)
     if not re.fullmatch(r"[a-z0-9-]+", name):
         raise Fail(f"{where}: a name has lower-case letters, digits and '-' only")
     expect = parse_expect(table.get("expect", {}), machine, where)
-    return Run(name, program, model, tuple(table.get("arguments", ())), tuple(table.get("under", ())), expect)
+    arguments, under = (tuple(table.get(key, ())) for key in ("arguments", "under"))
+    return Run(name, program, model, arguments, under, expect, table.get("selftest", False))
 
 
 def parse_expect(table: Mapping[str, Any], machine: Machine, where: str) -> Expect:
@@ -160,14 +164,17 @@ def parse_expect(table: Mapping[str, Any], machine: Machine, where: str) -> Expe
 
 
 def parse_step(step: str, runs: Mapping[str, Run], machine: Machine, where: str) -> tuple[str, ...]:
+    files = "|".join(FILES)
     match words := tuple(step.split()):
         case ("drop",):
             return words
         case ("cache", file, node) if file in FILES and node in map(str, range(len(machine.nodes))):
             return words
+        case ("own", file) if file in FILES:
+            return words
         case ("run", *wanted) if wanted and set(wanted) <= set(runs):
             return words
-    raise Fail(f"{where}: step {step!r} is none of: drop; cache {'|'.join(FILES)} NODE; run NAME...")
+    raise Fail(f"{where}: step {step!r} is none of: drop; cache {files} NODE; own {files}; run NAME...")
 
 
 def parse_machines(text: str) -> dict[str, Machine]:

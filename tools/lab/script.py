@@ -34,6 +34,8 @@ def lines(scenario: Scenario) -> list[str]:
                 result.append("drop")
             case ("cache", file, node):
                 result.append(f"cache {disk.path(file)} {node}")
+            case ("own", file):
+                result.append(f"own {disk.path(file)}")
             case ("run", *names):
                 result += together([scenario.runs[name] for name in names])
     return [*result, "end"]
@@ -54,7 +56,8 @@ def command(run: Run, port: int) -> list[str]:
     """The user is changed before `under`, but for a control group, which only root can make."""
     privileged, unprivileged = (run.under, ()) if run.under[:1] == ("cpuset",) else ((), run.under)
     report = ["--numa-report", f"/tmp/{run.name}.json"] if run.program == "llamafile-numa" else []
-    files = ["-m", disk.path(run.model), "--port", str(port)]
+    files = ["-m", disk.path(run.model)]
+    server = [SUBCOMMAND[run.program], *SERVER, *files, "--port", str(port)]
     through = ["/tools/wine"] if windows.is_program(run.program) else []
-    program = [*through, program_path(run.program), SUBCOMMAND[run.program], *SERVER, *files]
+    program = [*through, program_path(run.program), *(["--numa-selftest", *files] if run.selftest else server)]
     return [*privileged, *USER, *unprivileged, *program, *report, *run.arguments]

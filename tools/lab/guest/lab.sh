@@ -15,7 +15,10 @@ begin() { # SCENARIO
     drop
 }
 
-end() { echo | tell done; }
+end() {
+    chown 0 /disk/*
+    echo | tell done
+}
 
 drop() { # the page cache
     sync
@@ -25,6 +28,10 @@ drop() { # the page cache
 cache() { # FILE NODE: read it so that its cached pages lie on NODE
     evict "$1"
     numactl --membind="$2" cat "$1" >/dev/null
+}
+
+own() { # FILE: give it to the user that programs run as
+    chown 65534 "$1"
 }
 
 start() { # RUN PORT SECONDS COMMAND...: returns when it serves, has ended, or is late
