@@ -17,8 +17,8 @@ static const struct numa_node_flag FLAGS[] = {
     { "--numa-strict", "", "LLAMA_ARG_NUMA_STRICT", "end with exit code 3 where something is not on the node, and serve nothing" },
     { "--numa-report", "FILE|-", "LLAMA_ARG_NUMA_REPORT", "write what was seen as JSON once the model is loaded (-: standard output)" },
     { "--numa-list", "", "", "list the nodes and what this process may use of them, then exit (as JSON with --json)" },
-    { "--numa-selftest", "", "", "measure in a minute what the nodes are like, with -m also what a model could gain, then exit\n"
-      "(as JSON with --json, or with --numa-report to a file as well)" },
+    { "--numa-selftest", "", "", "measure in a minute what the nodes are like and, with -m, what a model could gain,\n"
+      "then exit (as JSON with --json; --numa-report FILE writes that beside the text)" },
     { 0 },
 };
 

@@ -16,7 +16,6 @@ static void say_nothing(enum ggml_log_level level, const char * text, void * con
 static struct gguf_context * open_gguf(const char * path, char * err, size_t err_size) {
     struct gguf_init_params params = { .no_alloc = true, .ctx = NULL };
     FILE * file = ggml_fopen(path, "rb");
-    file = file ? file : fopen(path, "rb"); // on Windows the first takes UTF-8, this what main was given
     if (!file) {
         snprintf(err, err_size, "-m: cannot read %s: %s", path, strerror(errno));
         return NULL;

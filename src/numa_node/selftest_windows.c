@@ -498,24 +498,6 @@ void selftest_cpu_sets(const struct topology * topo, struct selftest_cpu_sets * 
 
 // --- large pages ---
 
-// Pages of the working set that are part of a large one.
-static uint64_t count_large(const char * base, size_t bytes) {
-    const size_t page = prim_page_size();
-    const size_t n    = bytes / page;
-    PSAPI_WORKING_SET_EX_INFORMATION * pages = calloc(n, sizeof(*pages));
-    uint64_t large = 0;
-    for (size_t i = 0; pages && i < n; i++) {
-        pages[i].VirtualAddress = (void *) (uintptr_t) (base + i * page);
-    }
-    if (pages && win32.K32QueryWorkingSetEx(self(), pages, (DWORD) (n * sizeof(*pages)))) {
-        for (size_t i = 0; i < n; i++) {
-            large += pages[i].VirtualAttributes.LargePage;
-        }
-    }
-    free(pages);
-    return large;
-}
-
 bool selftest_large(int kind, int node, struct selftest_large * out) {
     bool coarse = false;
     memset(out, 0, sizeof(*out));
@@ -541,7 +523,7 @@ bool selftest_large(int kind, int node, struct selftest_large * out) {
     if (error != 0) {
         snprintf(out->reason, sizeof(out->reason), "pages could not be looked at: %s", strerror(-error));
     }
-    out->large_bytes = count_large(base, bytes) * prim_page_size();
+    out->large_bytes = out->seen.large * prim_page_size();
     VirtualFree(base, 0, MEM_RELEASE);
     return true;
 }

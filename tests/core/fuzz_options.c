@@ -65,7 +65,7 @@ static void check_options(const struct numa_options * options) {
     HOLDS(options->number >= 0 && (options->number == 0 || options->wish == WISH_NUMBER));
     HOLDS(written == (options->wish != WISH_UNSET) && (!options->from_env || written));
     HOLDS(!options->report || options->report[0]);
-    HOLDS(!options->json || options->list);
+    HOLDS(!options->json || options->list || options->selftest);
     HOLDS(!options->strict || options->list || options->wish == WISH_AUTO || options->wish == WISH_NUMBER);
 }
 

@@ -26,9 +26,9 @@ static int run(const char * machine, int argc, char ** argv) {
 }
 
 static struct selftest_cell cells[] = {
-    { 0, 0, 10, 256 << 20, 55 << 20, { 65536, 65536, 0, 0 }, 61.25, 0.99, "" },
-    { 0, 1, 10, 256 << 20, 55 << 20, { 65536, 65536, 0, 0 }, 24.5, 0.995, "" },
-    { 1, 0, 10, 256 << 20, 55 << 20, { 65536, 65536, 0, 0 }, 25, 0.5, "" },
+    { 0, 0, 10, 256 << 20, 55 << 20, { 65536, 65536, 0, 0, 0 }, 61.25, 0.99, "" },
+    { 0, 1, 10, 256 << 20, 55 << 20, { 65536, 65536, 0, 0, 0 }, 24.5, 0.995, "" },
+    { 1, 0, 10, 256 << 20, 55 << 20, { 65536, 65536, 0, 0, 0 }, 25, 0.5, "" },
     { 1, 1, 0, 0, 0, { 0 }, 0, 0, "node 1 has no \"room\"" },
 };
 
@@ -52,7 +52,7 @@ static struct selftest made_up(int n) {
         .cpu_sets = { .main_before = 3, .main_after = 3, .threads = 8, .ideal_before = 4, .ideal_after = 8, .ran_after = 8 },
         .large = { .word = "hidden" }, .n_larges = 2,
         .larges = {
-            { "", "large pages", 1, 32 << 20, 32 << 20, { 8192, 0, 0, 8192 } },
+            { "", "large pages", 1, 32 << 20, 32 << 20, { 8192, 0, 0, 8192, 0 } },
             { "there are none", "huge pages", 1, 0, 0, { 0 } },
         },
         .has_model = true, .model = { "A model", 20000000000, 8000000000, 8, 2 },
