@@ -67,6 +67,7 @@ struct selftest_landing {
 // 3. Pages cached on one node, then mapped by a thread on another one that also asked for it.
 struct selftest_remap {
     int      cached_on, asked; // indices
+    const char * cached_by;    // "reading" or "mapping"
     uint64_t checked, before;  // pages on cached_on when they were read
     uint64_t stayed, went, not_resident; // on cached_on, on asked, by then
     int64_t  moved;            // on `asked` after they were to be moved by a call; -1 = no such call

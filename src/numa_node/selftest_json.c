@@ -88,7 +88,8 @@ static void put_cached(const struct selftest * test, FILE * to) {
     fputs(",\"rows\":[", to);
     for (int i = 0; i < test->n_remaps; i++) {
         const struct selftest_remap * row = &test->remaps[i];
-        fprintf(to, "%s{\"cached_on\":%d,\"asked\":%d,", i ? "," : "", id(test, row->cached_on), id(test, row->asked));
+        fprintf(to, "%s{\"cached_on\":%d,\"cached_by\":\"%s\",\"asked\":%d,", i ? "," : "", id(test, row->cached_on), row->cached_by,
+                id(test, row->asked));
         put_answer(to, &row->answer);
         fprintf(to, ",\"seen\":{\"checked\":%" PRIu64 ",\"before\":%" PRIu64 ",\"on_cached_on\":%" PRIu64 ",\"on_asked\":%" PRIu64
                 ",\"not_resident\":%" PRIu64, row->checked, row->before, row->stayed, row->went, row->not_resident);

@@ -153,11 +153,11 @@ static void put_cached(const struct selftest * test, FILE * to) {
     char moved[24];
     put_question(to, "Does asking for a node move pages that are cached on another one?", CACHED, &test->cached);
     if (test->n_remaps > 0) {
-        fputs("  cached on  asked     pages  stayed    went  not resident  moved by a call\n", to);
+        fputs("  cached on  by       asked     pages  stayed    went  not resident  moved by a call\n", to);
     }
     for (int i = 0; i < test->n_remaps; i++) {
         const struct selftest_remap * row = &test->remaps[i];
-        fprintf(to, "  %9d  %5d", id(test, row->cached_on), id(test, row->asked));
+        fprintf(to, "  %9d  %-7s  %5d", id(test, row->cached_on), row->cached_by, id(test, row->asked));
         if (row->checked == 0) {
             fprintf(to, "  not asked: %s\n", row->answer.reason);
             continue;

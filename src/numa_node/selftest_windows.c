@@ -328,7 +328,7 @@ static int read_block(HANDLE file, void * to, size_t bytes) {
 }
 
 int selftest_file_read(struct selftest_file * file) {
-    const HANDLE plain = open_again(file, FILE_FLAG_SEQUENTIAL_SCAN);
+    const HANDLE plain = open_again(file, FILE_FLAG_RANDOM_ACCESS); // no reading ahead, which other threads would do
     void * const to    = VirtualAlloc(NULL, PIECE, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
     int result = plain == INVALID_HANDLE_VALUE ? win32_error() : to ? 0 : -ENOMEM;
     for (size_t done = 0; done < file->bytes && result == 0; done += PIECE) {

@@ -228,6 +228,29 @@ CASE(prefetching_that_only_the_disk_betrays) {
     CHECK(says(test.prefetch.reason, "touching waited for the disk 512 times, and 512 times without it"));
 }
 
+CASE(a_file_that_somebody_else_reads_first) {
+    struct selftest test = on(TWO);
+    fake_selftest.scanned    = true;
+    fake_selftest.cache_told = false;
+    files(&test, NULL);
+    SAME(test.prefetch.word, "");
+    CHECK(says(test.prefetch.reason, "had the file cached"));
+    CHECK(says(test.landings[2].answer.reason, "had the file cached"));
+    SAME(test.remaps[0].answer.word, "stay"); // it happened to be there
+    CHECK(says(test.remaps[1].answer.reason, "could not be cached on node 1: 0 of 8192 pages"));
+    SAME(test.cached.word, "stay");
+}
+
+CASE(a_file_that_others_read_ahead) {
+    struct selftest test = on(TWO);
+    fake_selftest.read_ahead = true;
+    files(&test, NULL);
+    SAME(test.remaps[0].cached_by, "reading");
+    SAME(test.remaps[1].cached_by, "mapping");
+    SAME(test.remaps[1].answer.word, "stay");
+    SAME(test.cached.word, "stay");
+}
+
 CASE(pages_on_a_third_node_count_apart) {
     struct selftest test = on("0:0-3:65536 1:4-7:65536 5:8-11:65536");
     files(&test, NULL);

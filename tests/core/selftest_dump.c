@@ -43,8 +43,8 @@ static struct selftest made_up(int n) {
         },
         .cached = { .word = "stay" }, .n_remaps = 2,
         .remaps = {
-            { 0, 1, 16384, 16384, 16384, 0, 0, -1, { .word = "stay" } },
-            { 1, 0, 16384, 16384, 16000, 384, 0, 16384, { .word = "stay" } },
+            { 0, 1, "reading", 16384, 16384, 16384, 0, 0, -1, { .word = "stay" } },
+            { 1, 0, "mapping", 16384, 16384, 16000, 384, 0, 16384, { .word = "stay" } },
         },
         .unbuffered = { "", "nothing here tells" }, .n_opens = 1,
         .opens = { { false, 16384, 16384, 0, 1024, -1, 0, 1, 16384, 0, { "", "nothing here tells" } } },

@@ -118,6 +118,16 @@ size_t selftest_file_bytes(const struct selftest_file * file) {
     return file->n_pages * FAKE_PAGE;
 }
 
+// Bring in what is not cached: half to the node, half elsewhere with `between`.
+static void bring(struct selftest_file * file, int node, int between) {
+    for (size_t i = 0; i < file->n_pages; i++) {
+        if (file->cached[i] < 0) {
+            hard_faults += i % 16 == 0;
+            file->cached[i] = i % 2 ? node : between;
+        }
+    }
+}
+
 static void drop(struct selftest_file * file) {
     for (size_t i = 0; i < file->n_pages; i++) {
         file->cached[i] = -1;
@@ -129,6 +139,9 @@ int selftest_file_cool(struct selftest_file * file) {
     if (!fake_selftest.hot) {
         drop(file);
     }
+    if (fake_selftest.scanned) {
+        bring(file, fake.topo.nodes[0].id, fake.topo.nodes[0].id);
+    }
     return fake_selftest.hot ? -EBUSY : 0;
 }
 
@@ -138,16 +151,6 @@ int64_t selftest_file_cached(const struct selftest_file * file) {
         n += file->cached[i] >= 0;
     }
     return fake_selftest.cache_told ? n : -1;
-}
-
-// Bring in what is not cached: half to the node, half elsewhere with `between`.
-static void bring(struct selftest_file * file, int node, int between) {
-    for (size_t i = 0; i < file->n_pages; i++) {
-        if (file->cached[i] < 0) {
-            hard_faults += i % 16 == 0;
-            file->cached[i] = i % 2 ? node : between;
-        }
-    }
 }
 
 static int node_of_thread(void) {
@@ -164,7 +167,7 @@ static int node_asked(void) {
 }
 
 int selftest_file_read(struct selftest_file * file) {
-    bring(file, node_asked(), node_asked());
+    bring(file, node_asked(), fake_selftest.read_ahead ? fake.topo.nodes[0].id : node_asked());
     return fake_selftest.unreadable ? -EIO : 0;
 }
 

@@ -11,6 +11,8 @@ struct fake_selftest {
     enum fake_place prefetched;   // where pages go that are brought in by the first way
     bool            moves;        // touching moves cached pages to the node that was asked for
     bool            drops, drops_alone; // opening past the cache
+    bool            scanned;      // somebody reads a cold file at once
+    bool            read_ahead;   // reading a file leaves half of it on another node
     bool            no_alone;     // alone is no case of its own
     bool            cache_told;   // selftest_file_cached knows
     bool            faults_told;  // selftest_hard_faults knows

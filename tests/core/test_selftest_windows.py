@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.core import cc, harness, wine
+from tests.wine import host
 
 SOURCE = "selftest_windows_check.c"
 CASES = harness.cases(SOURCE)
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.wine
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    wine.prefix()
+    host.prefix()
     sources = [cc.HERE / SOURCE, *cc.core(*SYSTEM, *harness.TOPOLOGY)]
     return wine.compile(sources, into=tmp_path_factory.mktemp("selftest_windows_check"))
 
@@ -24,7 +25,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The start of the program, for Windows."""
-    wine.prefix()
+    host.prefix()
     core = cc.core(*harness.UPPER, "start.c", *harness.SELFTEST, *SYSTEM, *harness.TOPOLOGY)
     sources = [cc.HERE / "selftest_main.c", cc.HERE / harness.MODEL, *core]
     return wine.compile(sources, into=tmp_path_factory.mktemp("selftest_main"))
@@ -32,7 +33,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("exit_")])
 def test_case(program: Path, tmp_path: Path, name: str) -> None:
-    done = wine.run([program, name, wine.path(tmp_path)])
+    done = host.run([program, name, host.path(tmp_path)])
     if done.returncode != 0 or done.stdout or done.stderr:
         pytest.fail(f"{name}: exit code {done.returncode}\n{done.stdout}{done.stderr}", pytrace=False)
     assert list(tmp_path.iterdir()) == []
@@ -40,14 +41,14 @@ def test_case(program: Path, tmp_path: Path, name: str) -> None:
 
 def test_exit_with_a_file_open(program: Path, tmp_path: Path) -> None:
     """Nothing is left of a process that is ended."""
-    done = wine.run([program, "exit_with_a_file_open", wine.path(tmp_path)])
+    done = host.run([program, "exit_with_a_file_open", host.path(tmp_path)])
     assert (done.returncode, done.stdout, done.stderr) == (42, "", "")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_all_of_it(start: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    done = wine.run([start, "--numa-selftest", "-m", "8000000000", "--numa-report", wine.path(report)])
+    done = host.run([start, "--numa-selftest", "-m", "8000000000", "--numa-report", host.path(report)])
     assert done.returncode == 0, done.stderr
     assert "in truth Wine" in done.stdout
     assert all(line.startswith("selftest, ") for line in done.stderr.splitlines())
@@ -63,6 +64,6 @@ def test_all_of_it(start: Path, tmp_path: Path) -> None:
 
 
 def test_bad_input_gives_one_line(start: Path) -> None:
-    done = wine.run([start, "--numa-selftest", "-m", "nothing.gguf"])
+    done = host.run([start, "--numa-selftest", "-m", "nothing.gguf"])
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines() == ["llamafile-numa: error: -m: cannot read nothing.gguf"]
