@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define CHUNK     ((size_t) 1 << 20)
-#define LEAST     ((uint64_t) 16 << 20)  // bytes that are worth it
+#define LEAST     ((uint64_t) 10 << 20)  // bytes that are worth it
 #define USUAL     ((uint64_t) 256 << 20)
 #define MOST      ((uint64_t) 1 << 30)
 #define LOOK_MOST 65536                  // pages
@@ -106,7 +106,7 @@ static uint64_t size_for(const struct topology * topo, int node) {
         const uint64_t caches = 4 * selftest_cache(&topo->nodes[i].cpus);
         wanted = caches > wanted ? caches : wanted;
     }
-    const uint64_t room  = prim_available(topo->nodes[node].id) / 4;
+    const uint64_t room  = prim_available(topo->nodes[node].id) / 8;
     const uint64_t bytes = wanted > MOST ? MOST : wanted;
     return (room < bytes ? room : bytes) / CHUNK * CHUNK;
 }

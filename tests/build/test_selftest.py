@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 
 from tests.build.programs import Program, clean, machine
+from tests.wine import sysfs
 from tools import models
 
 ENOUGH = 60  # seconds, as is promised
@@ -76,6 +78,28 @@ def test_a_mask_of_cpus_is_kept(ours: Program) -> None:
     )
     assert mine.returncode == 0, mine.stderr
     assert {cell["threads"] for cell in json.loads(mine.stdout)["bandwidth"] if cell["gb_per_s"]} == {1}
+
+
+def test_a_node_that_is_none_is_not_measured(ours: Program, tmp_path: Path) -> None:
+    """Two nodes are made up where the kernel has one: the other one has no figure and no answer."""
+    if len(machine(ours)["nodes"]) != 1 or not {0, 1} <= os.sched_getaffinity(0):
+        pytest.skip("needs a machine with one node and the CPUs 0 and 1")
+    under = sysfs.inside(sysfs.MadeUp({0: "0", 1: "1"}).write(tmp_path))
+    for node in (0, 1):
+        amounts = "".join(f"Node {node} {name}: {1 << 20} kB\n" for name in ("MemTotal", "MemFree"))
+        (tmp_path / sysfs.SYSTEM / "node" / f"node{node}" / "meminfo").write_text(amounts, encoding="ascii")
+    done = subprocess.run(
+        [*under, ours.path, "--numa-selftest", "--json"], capture_output=True, text=True, env=clean({})
+    )
+    assert done.returncode == 0, done.stderr
+    read = json.loads(done.stdout)
+    for cell in read["bandwidth"]:
+        remote = cell["memory_on"] == 1
+        assert (cell["gb_per_s"] is None) == remote
+        assert cell["reason"] == ("memory of node 1 is not allowed to this process" if remote else None)
+    assert "two nodes" in read["prefetch"]["reason"]
+    assert read["gain"]["nodes"][1]["remote_node"] == 0
+    assert [node["ratio"] for node in read["gain"]["nodes"]] == [None, None]
 
 
 # --- the model -------------------------------------------------------------------------------------------------------

@@ -396,7 +396,7 @@ static void nap(void) {
     nanosleep(&(struct timespec) { .tv_nsec = 20000000 }, NULL);
 }
 
-// Rooms of 80 MiB give buffers of 20.
+// Rooms of 80 MiB give buffers of 10.
 static struct selftest bandwidth_on(const char * machine) {
     struct selftest test = on(machine);
     memset(cells, 0, sizeof(cells));
@@ -415,7 +415,7 @@ CASE(bandwidth_of_all_pairs) {
         EQUAL(cells[i].threads_on, i / 2);
         EQUAL(cells[i].memory_on, i % 2);
         EQUAL(cells[i].threads, 2); // cores
-        EQUAL(cells[i].bytes, MIB(i % 2 ? 30 : 20));
+        EQUAL(cells[i].bytes, MIB(i % 2 ? 15 : 10));
         EQUAL(cells[i].cache_bytes, 1 << 20);
         EQUAL(cells[i].seen.checked, cells[i].bytes / 4096);
         EQUAL(cells[i].seen.on_node, cells[i].seen.checked);
@@ -452,8 +452,8 @@ CASE(bandwidth_of_pages_that_are_elsewhere) {
     selftest_bandwidth(&test);
     CHECK(cells[0].gb_per_s > 0 && cells[2].gb_per_s > 0);
     CHECK(cells[1].gb_per_s == 0 && cells[3].gb_per_s == 0);
-    CHECK(says(cells[3].reason, "5120 of 5120 pages are not on node 1"));
-    EQUAL(cells[3].seen.elsewhere, 5120);
+    CHECK(says(cells[3].reason, "2560 of 2560 pages are not on node 1"));
+    EQUAL(cells[3].seen.elsewhere, 2560);
 }
 
 CASE(bandwidth_of_pages_that_are_not_there) {
@@ -462,7 +462,7 @@ CASE(bandwidth_of_pages_that_are_not_there) {
     fake.on_sleep = nap; // and not written: the fake knows of no page
     selftest_bandwidth(&test);
     CHECK(cells[0].gb_per_s == 0);
-    CHECK(says(cells[0].reason, "5120 of 5120 pages are not on node 0"));
+    CHECK(says(cells[0].reason, "2560 of 2560 pages are not on node 0"));
 }
 
 CASE(bandwidth_that_cannot_be_looked_at) {

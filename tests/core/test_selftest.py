@@ -117,7 +117,10 @@ def questions() -> dict[str, Any]:
         "cached": {
             **answer("stay"),
             "rows": [
-                {"cached_on": 0, "cached_by": "reading", "asked": 1, **answer("stay"), "seen": {**kept, "on_asked_after_move": None}},
+                {
+                    **{"cached_on": 0, "cached_by": "reading", "asked": 1, **answer("stay")},
+                    "seen": {**kept, "on_asked_after_move": None},
+                },
                 {
                     **{"cached_on": 1, "cached_by": "mapping", "asked": 0, **answer("stay")},
                     "seen": {**kept, "on_cached_on": 16000, "on_asked": 384, "on_asked_after_move": 16384},
