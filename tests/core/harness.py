@@ -26,10 +26,10 @@ def build_fake(source: str, into: Path) -> Path:
 def build_linux(
     source: str, into: Path, *, upper: bool = False, sanitize: bool = True, flags: Sequence[str] = ()
 ) -> Path:
-    """The C test with prim_linux.c, and with `upper` the core above it."""
-    core = cc.core("prim_linux.c", "topology_linux.c", *TOPOLOGY)
+    """The C test with the Linux half of the core, and with `upper` the core above it."""
+    core = cc.core("prim_linux.c", "selftest_linux.c", "topology_linux.c", *TOPOLOGY)
     if upper:
-        core += [*cc.core(*UPPER, "start.c", *SELFTEST, "selftest_linux.c"), cc.HERE / MODEL]
+        core += [*cc.core(*UPPER, "start.c", *SELFTEST), cc.HERE / MODEL]
     return cc.compile([cc.HERE / source, *core], into=into, sanitize=sanitize, flags=flags)
 
 
