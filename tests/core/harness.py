@@ -9,7 +9,18 @@ import pytest
 
 from tests.core import cc
 
-UPPER = ("options.c", "choose.c", "claim.c", "region.c", "weights.c", "worker.c", "verdict.c", "listing.c", "json.c")
+UPPER = (
+    "options.c",
+    "choose.c",
+    "claim.c",
+    "region.c",
+    "weights.c",
+    "progress.c",
+    "worker.c",
+    "verdict.c",
+    "listing.c",
+    "json.c",
+)
 TOPOLOGY = ("topology.c", "node_set.c")
 CANNOT = 77  # exit code of check.h
 
