@@ -313,7 +313,7 @@ CASE(look_samples_evenly) {
 
 CASE(look_adds_up) {
     needs_pages_call();
-    struct prim_residency seen = { 1000, 100, 200, 700 };
+    struct prim_residency seen = { .checked = 1000, .on_node = 100, .elsewhere = 200, .not_resident = 700 };
     bool coarse = true; // as an earlier look said
     char * base = alloc_small_pages(10 * page());
     write_pages(base, 0, 3, 1);
