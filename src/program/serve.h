@@ -1,0 +1,12 @@
+// llama.cpp's server, by itself or beside the chat.
+#pragma once
+
+#include "command_line.h"
+#include "old_flags.h"
+
+#include <string>
+
+// Serves until it is asked to end, which is success.
+int serve(const words & args);
+// Chats in the terminal, with the server beside it.
+int chat(const command_line & line, const old_ways & ways);
