@@ -40,8 +40,9 @@ void numa_progress_moved(uint64_t bytes) {
 }
 
 void numa_progress_end(void) {
-    if (atomic_exchange(&total, 0) > 0) {
-        tell(false);
+    if (atomic_load(&total) > 0) {
+        tell(false); // who may look once more
+        atomic_store(&total, 0);
     }
 }
 

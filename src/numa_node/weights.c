@@ -150,7 +150,11 @@ void numa_node_unmapped(const void * base, size_t bytes) {
 }
 
 bool numa_node_read(int file, uint64_t offset, void * to, size_t bytes) {
-    if (!numa_core.active || bytes < SMALLEST_READ) {
+    if (!numa_core.active) {
+        return false;
+    }
+    if (bytes < SMALLEST_READ) {
+        numa_progress_read(bytes);
         return false;
     }
     struct prim_reader * reader = prim_reader_open(file);

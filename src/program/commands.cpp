@@ -32,7 +32,7 @@ int licenses(int, char **) {
 }
 
 int server(int argc, char ** argv) {
-    return serve(words(argv, argv + argc));
+    return serve(words(argv, argv + argc), true);
 }
 
 int cli(int argc, char ** argv) {

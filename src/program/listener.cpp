@@ -31,9 +31,16 @@ static bool is_free(const common_params & params, int port) {
     });
 }
 
-static int next_free(const common_params & params, int after) {
+// Two of this program that start at the same time would find the same port free: it is taken only once they listen.
+static bool take(const common_params & params, int port) {
+    return is_free(params, port) && std::all_of(params.hostnames.begin(), params.hostnames.end(), [&](const std::string & host) {
+        return claim(("llamafile-numa " + host + ":" + std::to_string(port)).c_str());
+    });
+}
+
+static int take_next(const common_params & params, int after) {
     for (int port = after + 1; port <= std::min(after + TRIES, 65535); port++) {
-        if (is_free(params, port)) {
+        if (take(params, port)) {
             return port;
         }
     }
@@ -43,10 +50,11 @@ static int next_free(const common_params & params, int after) {
 int choose_port(common_params & params) {
     const bool asked = params.port != PORT_UNASKED;
     params.port = asked ? params.port : FIRST;
-    if (params.port == 0 || params.reuse_port || is_free(params, params.port)) {
+    const bool free = params.port == 0 || params.reuse_port || take(params, params.port);
+    if (free || (asked && is_free(params, params.port))) {
         return 0;
     }
-    const int other = next_free(params, std::max(params.port, LAST_WITH_RIGHTS));
+    const int other = take_next(params, std::max(params.port, LAST_WITH_RIGHTS));
     if (!asked && other > 0) {
         fprintf(stderr, "llamafile-numa: port %d is taken, so the server listens on port %d\n", params.port, other);
         params.port = other;

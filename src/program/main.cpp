@@ -14,20 +14,22 @@
 #include <cstdlib>
 #include <cstring>
 
-// Take the flag out of the arguments; true where it, or its twin in the environment, is there.
-static bool takes_end_of_parent(int * argc, char ** argv) {
+// Take the flag out of the arguments. The number of the process to end with, 0: the parent, whoever it is; -1: none. The twin
+// in the environment may name it, so that one that has ended already is missed.
+static long end_of_parent(int * argc, char ** argv) {
     const char * set = getenv("LLAMAFILE_NUMA_EXIT_WITH_PARENT");
-    bool wanted      = set && *set && strcmp(set, "0") != 0;
+    long parent      = set && *set && strcmp(set, "0") != 0 ? strtol(set, nullptr, 10) : -1;
     int kept         = 0;
+    parent = parent == 1 ? 0 : parent; // just yes
     for (int i = 0; i < *argc; i++) {
         if (strcmp(argv[i], "--exit-with-parent") == 0) {
-            wanted = true;
+            parent = parent < 0 ? 0 : parent;
         } else {
             argv[kept++] = argv[i];
         }
     }
     argv[*argc = kept] = nullptr;
-    return wanted;
+    return parent;
 }
 
 int main(int argc, char ** argv) {
@@ -41,7 +43,8 @@ int main(int argc, char ** argv) {
         return done;
     }
     watch_endings();
-    if (takes_end_of_parent(&argc, argv) && !end_with_parent()) {
+    const long parent = end_of_parent(&argc, argv);
+    if (parent >= 0 && !end_with_parent(parent)) {
         fprintf(stderr, "llamafile-numa: error: --exit-with-parent: the process that started this one cannot be watched\n");
         return NUMA_NODE_EXIT_USAGE;
     }

@@ -41,15 +41,9 @@ int run_by_flags(command_line line) {
     if (!mend_old_flags(line, mode, ways)) {
         return NUMA_NODE_EXIT_USAGE;
     }
-    if (!chosen && !line.has({ "-m", "--model" }) && !getenv("LLAMA_ARG_MODEL")) {
-        return usage("there is no model; -m FILE names one, and llamafile-numa --help says more");
-    }
     if (mode == COMPLETE) {
         return complete(std::move(line));
     }
-    if (!chosen && mode == SERVE) {
-        fprintf(stderr, "llamafile-numa: there is no prompt, and no terminal to chat in, so this serves (as with --server)\n");
-    }
     show_progress(ways.quiet || mode == CHAT);
-    return mode == CHAT ? chat(line, ways) : serve(line.all());
+    return mode == CHAT ? chat(line, ways) : serve(line.all(), chosen);
 }

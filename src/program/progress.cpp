@@ -55,7 +55,8 @@ class load {
         if (now.moving != last.moving || now.done < last.done) {
             seen.clear();
         }
-        last = now;
+        last  = now;
+        bytes = now.moving ? bytes : now.total;
         seen.emplace_back(when, now.done);
         while (when - seen.front().first > WINDOW) {
             seen.pop_front();
@@ -80,13 +81,15 @@ class load {
     }
 
     std::string summary(clock_type::time_point when) const {
-        return "loaded " + size((double) last.total) + text(" in %.1f s", seconds(when - begun).count());
+        return "loaded " + size((double) bytes) + text(" in %.1f s", seconds(when - begun).count());
     }
 
     clock_type::time_point begun;
     numa_node_load         last = {};
 
   private:
+    uint64_t bytes = 0; // of the weights
+
     double bytes_per_second() const {
         const seconds time = seen.back().first - seen.front().first;
         return time < FIRST_ESTIMATE ? 0 : (double) (seen.back().second - seen.front().second) / time.count();
@@ -121,6 +124,9 @@ class display {
         const std::lock_guard<std::mutex> lock(mutex);
         loading = false;
         wake.notify_all();
+        if (look() && live) {
+            draw(now.line());
+        }
         draw("");
         if (!quiet) {
             say(now.summary(clock_type::now()));

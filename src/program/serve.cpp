@@ -47,9 +47,20 @@ bool prepare(words & args, common_params & params) {
     return true;
 }
 
+int refuse(const char * says) {
+    fprintf(stderr, "llamafile-numa: error: %s\n", says);
+    return NUMA_NODE_EXIT_USAGE;
+}
+
 bool from_elsewhere(const common_params & params) {
     return !params.model.hf_repo.empty() || !params.model.docker_repo.empty() || !params.model.url.empty();
 }
+
+bool has_model(const common_params & params) {
+    return !params.model.path.empty() || from_elsewhere(params);
+}
+
+const char NO_MODEL[] = "there is no model; -m FILE names one";
 
 // Serve a model with the endings that watch_endings() knows: llama.cpp's own are for Ctrl-C and SIGTERM only, come after the
 // model is loaded, and wait for as long as it takes.
@@ -74,12 +85,18 @@ void stop_server(int code) {
 
 }  // namespace
 
-int serve(const words & args) {
+int serve(const words & args, bool chosen) {
     common_params params;
     words given = args;
     set_environment("LLAMA_APP_CMD", "server"); // how a router starts this program for each of its models
     if (!prepare(given, params)) {
         return 1;
+    }
+    if (!chosen && !has_model(params) && params.models_dir.empty() && params.models_preset.empty()) {
+        return refuse(NO_MODEL);
+    }
+    if (!chosen) {
+        fprintf(stderr, "llamafile-numa: there is no prompt, and no terminal to chat in, so this serves (as with --server)\n");
     }
     if (const int taken = choose_port(params)) {
         return taken;
@@ -154,15 +171,10 @@ void split(const command_line & line, command_line & server, command_line & term
     }
 }
 
-int refuse(const char * says) {
-    fprintf(stderr, "llamafile-numa: error: %s\n", says);
-    return NUMA_NODE_EXIT_USAGE;
-}
-
 // Of what the two cannot do together.
 int check(const common_params & params) {
-    if (params.model.path.empty() && !from_elsewhere(params)) {
-        return refuse("there is no model; -m FILE names one");
+    if (!has_model(params)) {
+        return refuse(NO_MODEL);
     }
     if (!params.api_keys.empty()) {
         return refuse("--api-key: llama.cpp's chat has no key for its server; --server serves with one");

@@ -54,6 +54,6 @@ void end_like(ending how) {
     now = how;
 }
 
-bool end_with_parent() {
-    return watch_parent();
+bool end_with_parent(long id) {
+    return watch_parent(id);
 }

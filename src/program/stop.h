@@ -17,7 +17,7 @@ struct ending {
 void watch_endings();
 // From here on it ends like this.
 void end_like(ending how);
-// Also when the parent ends. False where it cannot be watched.
-bool end_with_parent();
+// Also when the parent ends (id: its number, 0: whoever that is). False where it cannot be watched.
+bool end_with_parent(long id);
 // Whatever happens, the process is gone after so many milliseconds.
 void end_within(int milliseconds, int code);

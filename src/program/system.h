@@ -15,11 +15,16 @@ enum class stop { interrupt, terminate };
 // From here on stopped() is called, by a thread of its own, when something asks the process to end; what the process was
 // started to ignore it goes on ignoring. Once a process.
 void watch_stops(void (*stopped)(stop cause));
-// The same when the parent ends, or has ended. False where it cannot be watched.
-bool watch_parent();
+// The same when the parent ends, or has ended; id: its number, where it is known whose child this was meant to be, else 0.
+// False where it cannot be watched.
+bool watch_parent(long id);
 
 // Lets a read from the terminal that is going on return, after Ctrl-C.
 void wake_reader();
 
 // For a socket that only finds out whether an address is free: it may not share it with another one that is in use.
 void share_with_nobody(intptr_t socket);
+
+// From here to the end of the process this name is ours; false where another process on this machine has it. True where
+// the system does not tell, too.
+bool claim(const char * name);

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
@@ -11,6 +12,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #ifndef SYS_pidfd_open
@@ -31,6 +33,9 @@ namespace {
 // Signals are told through a pipe: hardly anything may be done in a handler.
 int told[2];
 void (*on_stop)(stop);
+
+// Asked as early as can be: one that ends before cannot be told from whoever takes its children in.
+const pid_t first_parent = getppid();
 
 void tell(int signal) {
     const int error = errno;
@@ -67,7 +72,8 @@ void watch_stops(void (*stopped)(stop cause)) {
     std::thread(hear).detach();
     for (int signal : { SIGINT, SIGTERM, SIGHUP }) {
         struct sigaction before, now = {};
-        now.sa_handler = tell; // not SA_RESTART: Ctrl-C lets a read from the terminal return
+        now.sa_handler = tell;
+        now.sa_flags   = signal == SIGINT ? 0 : SA_RESTART; // Ctrl-C lets a read from the terminal return
         sigemptyset(&now.sa_mask);
         if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) { // nohup, or a shell's &
             sigaction(signal, &now, nullptr);
@@ -75,8 +81,8 @@ void watch_stops(void (*stopped)(stop cause)) {
     }
 }
 
-bool watch_parent() {
-    const pid_t parent = getppid();
+bool watch_parent(long id) {
+    const pid_t parent   = id > 0 ? (pid_t) id : first_parent;
     const int descriptor = (int) syscall(SYS_pidfd_open, parent, 0);
     std::thread(wait_for_parent, parent, descriptor).detach();
     return true;
@@ -89,4 +95,20 @@ void wake_reader() {
 void share_with_nobody(intptr_t socket) {
     const int on = 1; // Linux: connections of the past do not count, one that listens does
     setsockopt((int) socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+}
+
+// An abstract UNIX socket: it goes with the process, and there are as many of a name as there are networks with such a port.
+bool claim(const char * name) {
+    sockaddr_un address = {};
+    address.sun_family  = AF_UNIX;
+    const size_t length = strnlen(name, sizeof(address.sun_path) - 1);
+    memcpy(address.sun_path + 1, name, length);
+    const int holder = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const socklen_t size = (socklen_t) (offsetof(sockaddr_un, sun_path) + 1 + length);
+    if (holder < 0 || bind(holder, (const sockaddr *) &address, size) == 0) {
+        return true; // held open
+    }
+    const bool taken = errno == EADDRINUSE;
+    close(holder);
+    return !taken;
 }

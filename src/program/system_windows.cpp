@@ -12,6 +12,7 @@
 #include <tlhelp32.h>
 
 #include <cstdlib>
+#include <string>
 #include <thread>
 
 namespace {
@@ -87,10 +88,10 @@ void watch_stops(void (*stopped)(stop cause)) {
     SetConsoleCtrlHandler(on_event, TRUE);
 }
 
-bool watch_parent() {
-    const DWORD id = parent_id();
-    HANDLE parent  = id ? OpenProcess(SYNCHRONIZE | PROCESS_QUERY_LIMITED_INFORMATION, FALSE, id) : nullptr;
-    if (!parent && id && GetLastError() == ERROR_ACCESS_DENIED) {
+bool watch_parent(long id) {
+    const DWORD known = id > 0 ? (DWORD) id : parent_id();
+    HANDLE parent     = known ? OpenProcess(SYNCHRONIZE | PROCESS_QUERY_LIMITED_INFORMATION, FALSE, known) : nullptr;
+    if (!parent && known && GetLastError() == ERROR_ACCESS_DENIED) {
         return false;
     }
     // The number of a process that has ended may be another's by now.
@@ -119,4 +120,13 @@ void wake_reader() {
 void share_with_nobody(intptr_t socket) {
     const int on = 1;
     setsockopt((SOCKET) socket, SOL_SOCKET, SO_EXCLUSIVEADDRUSE, (const char *) &on, sizeof(on));
+}
+
+bool claim(const char * name) {
+    const HANDLE holder = CreateMutexA(nullptr, FALSE, (std::string("Global\\") + name).c_str());
+    const bool taken    = GetLastError() == (holder ? ERROR_ALREADY_EXISTS : ERROR_ACCESS_DENIED);
+    if (holder && taken) {
+        CloseHandle(holder);
+    }
+    return !taken; // else held open
 }

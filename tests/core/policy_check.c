@@ -597,6 +597,8 @@ CASE(progress_of_a_copy) {
     check_progress(MIB(40), MIB(100), false);
     CHECK(numa_node_read(7, MIB(40), to, MIB(20)));
     check_progress(MIB(60), MIB(100), false);
+    CHECK(!numa_node_read(7, 0, to, 1000)); // which the caller then does
+    check_progress(MIB(60) + 1000, MIB(100), false);
     numa_node_loading(MIB(100)); // again
     check_progress(0, MIB(100), false);
     free(to);
