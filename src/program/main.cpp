@@ -32,6 +32,21 @@ static long end_of_parent(int * argc, char ** argv) {
     return parent;
 }
 
+static int run(int argc, char ** argv) {
+    const command * named = argc > 1 ? find_command(argv[1]) : nullptr;
+    if (named) {
+        if (named->shows_progress) {
+            show_progress(named->run != find_command("server")->run);
+        }
+        return call(named->run, words(argv + 1, argv + argc));
+    }
+    if (argc > 1 && argv[1][0] != '-') {
+        fprintf(stderr, "llamafile-numa: error: there is no command '%s'; llamafile-numa --help lists the commands\n", argv[1]);
+        return NUMA_NODE_EXIT_USAGE;
+    }
+    return run_by_flags(command_line(argc, argv));
+}
+
 int main(int argc, char ** argv) {
     argv = utf8_arguments(&argc, argv);
     const int answered = answer(argc, argv);
@@ -48,16 +63,7 @@ int main(int argc, char ** argv) {
         fprintf(stderr, "llamafile-numa: error: --exit-with-parent: the process that started this one cannot be watched\n");
         return NUMA_NODE_EXIT_USAGE;
     }
-    const command * named = argc > 1 ? find_command(argv[1]) : nullptr;
-    if (named) {
-        if (named->shows_progress) {
-            show_progress(named->run != find_command("server")->run);
-        }
-        return call(named->run, words(argv + 1, argv + argc));
-    }
-    if (argc > 1 && argv[1][0] != '-') {
-        fprintf(stderr, "llamafile-numa: error: there is no command '%s'; llamafile-numa --help lists the commands\n", argv[1]);
-        return NUMA_NODE_EXIT_USAGE;
-    }
-    return run_by_flags(command_line(argc, argv));
+    const int code = run(argc, argv);
+    wipe_progress();
+    return code;
 }
