@@ -78,6 +78,15 @@ int numa_region_error(void);
 
 const char * numa_weights_mode(void); // "map", "moved", "copy"
 
+// --- progress (progress.c) ---
+
+// So many bytes more of the weights were read.
+void numa_progress_read(uint64_t bytes);
+// So many bytes are now moved to the node, none yet (0: no more), and so many more of them were.
+void numa_progress_move(uint64_t bytes);
+void numa_progress_moved(uint64_t bytes);
+void numa_progress_end(void);
+
 // --- workers (worker.c) ---
 
 // Wait (a moment) for workers that were created but do not run yet, then count them, and those that run on the node only.

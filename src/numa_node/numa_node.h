@@ -88,6 +88,20 @@ NUMA_NODE_API void numa_node_unmapped(const void * base, size_t bytes);
 // cache. False where not active, not worth it or not possible; nothing is known of *to then.
 NUMA_NODE_API bool numa_node_read(int file, uint64_t offset, void * to, size_t bytes);
 
+// --- loading ---
+
+// A model is about to be loaded whose weights have so many bytes; once more where loading starts again. It is over with
+// numa_node_verdict().
+NUMA_NODE_API void numa_node_loading(uint64_t bytes);
+// Called by the thread that loads, with true when it begins and with false before the verdict is printed. Set once.
+NUMA_NODE_API void numa_node_on_loading(void (*changed)(bool loading));
+// How far it is; bytes. False where nothing is being loaded. moving: what has been read is brought to the node.
+struct numa_node_load {
+    uint64_t done, total;
+    bool     moving;
+};
+NUMA_NODE_API bool numa_node_progress(struct numa_node_load * now);
+
 // --- verdict ---
 
 // The model is loaded: look at the pages of every region and the affinity of every worker, print the verdict, write the

@@ -60,6 +60,9 @@ bool prim_binds(void);
 void * prim_alloc(size_t bytes, int node, enum prim_policy policy, int * placed);
 void   prim_free(void * base, size_t bytes);
 
+// Bytes of this process that are in memory, file mappings among them. 0 where unknown.
+uint64_t prim_resident(void);
+
 // Bytes that can be had on the node now: free, or droppable at once (file cache). 0 where unknown.
 uint64_t prim_available(int node);
 

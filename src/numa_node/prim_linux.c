@@ -174,6 +174,16 @@ void prim_free(void * base, size_t bytes) {
     munmap(base, round_up(bytes, prim_page_size()) + prim_page_size());
 }
 
+uint64_t prim_resident(void) {
+    uint64_t pages = 0;
+    FILE * file = fopen("/proc/self/statm", "re");
+    if (file) {
+        pages = fscanf(file, "%*u %" SCNu64, &pages) == 1 ? pages : 0;
+        fclose(file);
+    }
+    return pages * prim_page_size();
+}
+
 uint64_t prim_available(int node) {
     struct topology topo;
     char err[8];

@@ -227,6 +227,11 @@ int prim_topology(struct topology * topo, int * start_node, char * err, size_t e
     return 0;
 }
 
+uint64_t prim_resident(void) {
+    PROCESS_MEMORY_COUNTERS now = { .cb = sizeof(now) };
+    return K32GetProcessMemoryInfo(self(), &now, sizeof(now)) ? now.WorkingSetSize : 0;
+}
+
 uint64_t prim_available(int node) {
     struct topology topo;
     char err[8];

@@ -142,6 +142,7 @@ static bool write_report(const struct verdict * verdict) {
 
 void numa_node_verdict(void) {
     struct verdict verdict = { .policy = "none", .note = "no node was asked for, so nothing was bound or looked at", .ok = true };
+    numa_progress_end();
     if (numa_core.active) {
         judge(&verdict);
         print_text(&verdict, stderr);

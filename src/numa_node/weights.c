@@ -3,6 +3,7 @@
 
 static const size_t MAP_CHUNK    = 16 << 20; // bytes a thread takes at a time: long enough for the disk to read ahead
 static const size_t READ_CHUNK   = 4 << 20;
+static const size_t MOVE_CHUNK   = 64 << 20; // as fine as progress is told
 static const size_t SMALLEST_READ = 64 << 10; // headers and the like go through the C library's stream
 static const int    MOST_READERS = 8;
 
@@ -52,6 +53,7 @@ static void touch_work(void * context) {
     prim_bind_memory(numa_core.node, work->policy); // file cache follows the policy of the thread that reads it in
     while (take(work, &at, &bytes)) {
         keep_error(work, prim_touch(work->base + at, bytes));
+        numa_progress_read(bytes);
     }
     prim_bind_memory(numa_core.node, PRIM_PREFERRED); // one of the threads is the caller
 }
@@ -61,6 +63,7 @@ static void read_work(void * context) {
     size_t at, bytes;
     while (take(work, &at, &bytes)) {
         keep_error(work, prim_reader_read(work->reader, work->offset + at, work->to + at, bytes));
+        numa_progress_read(bytes);
     }
 }
 
@@ -87,6 +90,18 @@ static uint64_t elsewhere(const void * base, size_t bytes) {
     return seen.elsewhere;
 }
 
+// One thread: two took five times as long in the lab, each waiting for the other's translations to be dropped.
+static void move_all(char * base, size_t bytes) {
+    numa_progress_move(bytes);
+    int error = 0;
+    for (size_t at = 0; at < bytes && error == 0; at += MOVE_CHUNK) {
+        const size_t left = bytes - at < MOVE_CHUNK ? bytes - at : MOVE_CHUNK;
+        error = prim_move(base + at, left, numa_core.node);
+        numa_progress_moved(left);
+    }
+    numa_progress_move(0);
+}
+
 void numa_node_place(const void * base, size_t bytes) {
     if (!numa_core.active || bytes == 0 || numa_node_copy_weights()) {
         return;
@@ -108,8 +123,7 @@ void numa_node_place(const void * base, size_t bytes) {
     if (before == 0) {
         return;
     }
-    // One thread: two took five times as long in the lab, each waiting for the other's translations to be dropped.
-    prim_move((void *) base, bytes, numa_core.node);
+    move_all((char *) base, bytes);
     const uint64_t after = elsewhere(base, bytes);
     if (after < before) {
         atomic_store(&moved, true);
@@ -136,7 +150,11 @@ void numa_node_unmapped(const void * base, size_t bytes) {
 }
 
 bool numa_node_read(int file, uint64_t offset, void * to, size_t bytes) {
-    if (!numa_core.active || bytes < SMALLEST_READ) {
+    if (!numa_core.active) {
+        return false;
+    }
+    if (bytes < SMALLEST_READ) {
+        numa_progress_read(bytes);
         return false;
     }
     struct prim_reader * reader = prim_reader_open(file);

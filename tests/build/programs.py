@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 GENERATE = ("-p", "one day ban", "-n", "12", "-c", "256", "--temp", "0")
+# A model that is not there: the program has to speak before it looks for one.
+NO_MODEL = ("-m", "/no/such/model.gguf", "-p", "x", "-n", "1")
 SECONDS = 120  # after this a run counts as hanging
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build.programs import GENERATE, Program, absent_node, machine
+from tests.build.programs import GENERATE, NO_MODEL, Program, absent_node, machine
 
 REPORT_KEYS = {
     "schema",
@@ -25,9 +25,6 @@ REPORT_KEYS = {
 REGION_KEYS = {"name", "bytes", "checked", "on_node", "elsewhere", "not_resident"}
 REGIONS = {"weights", "repack", "kv", "compute", "other"}
 FLAGS = ("--numa-node", "--numa-weights", "--numa-strict", "--numa-report", "--numa-list", "--numa-selftest")
-
-# A model that is not there: the program has to speak before it looks for one.
-NO_MODEL = ("-m", "/no/such/model.gguf", "-p", "x", "-n", "1")
 
 
 # --- what there is ---------------------------------------------------------------------------------------------------

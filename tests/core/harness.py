@@ -10,7 +10,18 @@ import pytest
 from tests.core import cc
 
 SELFTEST = tuple(f"selftest{name}.c" for name in ("", "_bandwidth", "_files", "_gain", "_json", "_text"))
-UPPER = ("options.c", "choose.c", "claim.c", "region.c", "weights.c", "worker.c", "verdict.c", "listing.c", "json.c")
+UPPER = (
+    "options.c",
+    "choose.c",
+    "claim.c",
+    "region.c",
+    "weights.c",
+    "progress.c",
+    "worker.c",
+    "verdict.c",
+    "listing.c",
+    "json.c",
+)
 TOPOLOGY = ("topology.c", "node_set.c")
 MODEL = "selftest_model_fake.c"  # the real one needs ggml
 CANNOT = 77  # exit code of check.h

@@ -242,6 +242,16 @@ CASE(available) {
     EQUAL(prim_available(-1), 0);
 }
 
+CASE(resident_is_what_was_touched) {
+    char * base = alloc_small_pages(MIB(64));
+    const uint64_t before = prim_resident();
+    memset(base, 1, MIB(32));
+    const uint64_t more = prim_resident() - before;
+    CHECK(before > 0 && before < MIB(4096));
+    CHECK(more > MIB(31) && more < MIB(34));
+    prim_free(base, MIB(64));
+}
+
 // --- looking ---
 
 static struct prim_residency look(const void * base, size_t bytes, int at, uint64_t most, bool coarse) {

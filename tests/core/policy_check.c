@@ -326,7 +326,7 @@ CASE(weights_moved) {
     fake_cached(map + MIB(20), MIB(50), 0, false);
     numa_node_place(map, MIB(100));
     EQUAL(fake_on(map, MIB(100), 1), MIB(100));
-    EQUAL(fake.moves, 1); // several threads at once get into each other's way
+    EQUAL(fake.moves, 2); // 64 MiB each, one after the other: several threads at once get into each other's way
     CHECK(!numa_node_copy_weights());
     SAME(numa_weights_mode(), "moved");
 }
@@ -550,6 +550,97 @@ CASE(read_nothing) {
     CHECK(!numa_node_read(7, 0, to, MIB(1)));
     EQUAL(fake.open_readers, 0);
     free(to);
+}
+
+// --- progress ---
+
+static int begun, over;
+
+static void count_loading(bool loading) {
+    *(loading ? &begun : &over) += 1;
+}
+
+// What is told now; total -1 where nothing is being loaded.
+static void check_progress(int64_t done, int64_t total, bool moving) {
+    struct numa_node_load now;
+    const bool loading = numa_node_progress(&now);
+    EQUAL(loading ? (int64_t) now.total : -1, total);
+    if (loading) {
+        EQUAL(now.done, done);
+        EQUAL(now.moving, moving);
+    }
+}
+
+CASE(progress_of_a_mapping) {
+    numa_node_on_loading(count_loading);
+    on_second_of_two(4096);
+    check_progress(0, -1, false);
+    numa_node_loading(MIB(150)); // in two files
+    EQUAL(begun, 1);
+    check_progress(0, MIB(150), false);
+    numa_node_place(fake_map(MIB(100)), MIB(100));
+    check_progress(MIB(100), MIB(150), false);
+    numa_node_place(fake_map(MIB(60)), MIB(60)); // there is more in a file than weights
+    check_progress(MIB(150), MIB(150), false);
+    EQUAL(over, 0);
+    numa_progress_end();
+    numa_progress_end(); // of nothing
+    EQUAL(over, 1);
+    check_progress(0, -1, false);
+}
+
+CASE(progress_of_a_copy) {
+    on_second_of_two(4096);
+    numa_node_loading(MIB(100));
+    char * to = malloc(MIB(40));
+    CHECK(numa_node_read(7, 0, to, MIB(40)));
+    check_progress(MIB(40), MIB(100), false);
+    CHECK(numa_node_read(7, MIB(40), to, MIB(20)));
+    check_progress(MIB(60), MIB(100), false);
+    CHECK(!numa_node_read(7, 0, to, 1000)); // which the caller then does
+    check_progress(MIB(60) + 1000, MIB(100), false);
+    numa_node_loading(MIB(100)); // again
+    check_progress(0, MIB(100), false);
+    free(to);
+}
+
+static int moves_seen;
+
+static void see_a_move(void) {
+    check_progress(moves_seen++ * (int64_t) MIB(64), MIB(100), true);
+}
+
+CASE(progress_of_moving) {
+    on_second_of_two(4096);
+    char * map = fake_map(MIB(100));
+    fake_cached(map, MIB(100), 0, false);
+    fake.on_move = see_a_move;
+    numa_node_loading(MIB(200));
+    numa_node_place(map, MIB(100));
+    EQUAL(moves_seen, 2);
+    check_progress(MIB(100), MIB(200), false); // the next file is read
+}
+
+CASE(moving_ends_where_it_is_refused) {
+    on_second_of_two(4096);
+    char * map = fake_map(MIB(200));
+    fake_cached(map, MIB(200), 0, false);
+    fake.move_error = -EPERM;
+    numa_node_place(map, MIB(200));
+    EQUAL(fake.moves, 1);
+    CHECK(numa_node_copy_weights());
+}
+
+CASE(progress_without_a_node_is_what_became_resident) {
+    fake.resident = MIB(30);
+    numa_node_loading(MIB(100));
+    check_progress(0, MIB(100), false);
+    fake.resident = MIB(80);
+    check_progress(MIB(50), MIB(100), false);
+    fake.resident = MIB(1000);
+    check_progress(MIB(100), MIB(100), false);
+    fake.resident = MIB(10); // taken away meanwhile
+    check_progress(0, MIB(100), false);
 }
 
 // --- workers ---

@@ -107,6 +107,10 @@ uint64_t prim_available(int node) {
     return at < 0 || fake.room_unknown ? 0 : bytes;
 }
 
+uint64_t prim_resident(void) {
+    return fake.resident;
+}
+
 // --- threads ---
 
 static void thread_ends(void * thread) {
@@ -447,6 +451,9 @@ int prim_move(void * base, size_t bytes, int node) {
     lock();
     fake.moves++;
     unlock();
+    if (fake.on_move) {
+        fake.on_move();
+    }
     if (fake.move_error == 0) {
         each_page(base, bytes, UINT64_MAX, move_page, &at);
     }

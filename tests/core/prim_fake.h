@@ -27,7 +27,9 @@ struct fake {
     int             look_error;
     uint64_t        unreadable; // offset in the file from which on reading fails
     uint64_t        others_take; // bytes of the node that others take while a mapping is touched
+    uint64_t        resident;    // bytes of this process that are in memory
     void (*on_sleep)(void);
+    void (*on_move)(void);
     // What has happened.
     int             touches, moves, looks, reads, sleeps, prefers;
     int             binds;      // calls that placed memory with PRIM_BIND

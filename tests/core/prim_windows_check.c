@@ -829,6 +829,18 @@ CASE(no_large_pages_without_the_privilege) {
     prim_free(base, 32 << 20);
 }
 
+CASE(resident_is_what_was_touched) {
+    const size_t bytes = 32 << 20;
+    int placed;
+    win32_bind();
+    char * base = prim_alloc(bytes, 0, PRIM_PREFERRED, &placed);
+    const uint64_t before = prim_resident();
+    memset(base, 1, bytes);
+    CHECK(before > 0);
+    CHECK(prim_resident() - before > bytes / 2);
+    prim_free(base, bytes);
+}
+
 // --- looking ---
 
 static const char * looked_at;
