@@ -765,8 +765,7 @@ int prim_reader_read(struct prim_reader * reader, uint64_t offset, void * to, si
 }
 
 void prim_set_env(const char * name, const char * value) {
-    _putenv_s(name, value); // for this C library
-    SetEnvironmentVariableA(name, value);
+    SetEnvironmentVariableA(name, value); // not by _putenv_s, which may read the C library's table anew, in another code page
 }
 
 FILE * prim_create(const char * name) {

@@ -34,8 +34,10 @@ void narrow_environment() {
             continue;
         }
         const std::string name(*entry, equals - *entry);
-        const wchar_t * value = _wgetenv(std::wstring(name.begin(), name.end()).c_str());
-        char * copy = value ? _strdup((name + "=" + utf8(value)).c_str()) : nullptr;
+        const std::wstring wide(name.begin(), name.end());
+        std::wstring value(GetEnvironmentVariableW(wide.c_str(), nullptr, 0), L'\0'); // with room for a null, 0 where it is gone
+        GetEnvironmentVariableW(wide.c_str(), value.data(), (DWORD) value.size());
+        char * copy = value.empty() ? nullptr : _strdup((name + "=" + utf8(value.c_str())).c_str());
         if (copy) {
             *entry = copy; // what was there stays where it is, a few bytes once: it is not ours to free
         }
