@@ -7,7 +7,7 @@ On Windows the program is a child of this process (and this one of the launcher 
 - a processor affinity (`start /AFFINITY`), which child processes inherit;
 - not `start /NODE` by itself, a hint for the one process that `start` makes: start the program there, which is where
   `find_bin()` says, or give --numa-node;
-- not a forced end: who kills this process leaves the program running. Start the program there, too.
+- not a forced end: who kills this process leaves the program running, unless it was given --exit-with-parent.
 """
 
 import os
