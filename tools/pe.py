@@ -30,36 +30,39 @@ CALLS = {
     library: frozenset(calls.split())
     for library, calls in {
         "advapi32.dll": """
-            AdjustTokenPrivileges LookupPrivilegeValueW OpenProcessToken RegCloseKey RegOpenKeyExA RegQueryValueExA
+            AdjustTokenPrivileges LookupPrivilegeValueW OpenProcessToken RegCloseKey RegGetValueW RegOpenKeyExA
+            RegQueryValueExA
         """,
         "kernel32.dll": """
             AcquireSRWLockExclusive AcquireSRWLockShared AddVectoredExceptionHandler AreFileApisANSI CancelIoEx
             CloseHandle CreateDirectoryW CreateEventA CreateEventW CreateFile2 CreateFileA CreateFileMappingA
             CreateFileMappingFromApp CreateFileMappingNumaW CreateFileW CreateHardLinkW CreateNamedPipeA CreatePipe
-            CreateProcessW CreateSymbolicLinkW CreateThread DeleteCriticalSection DeleteProcThreadAttributeList
-            DeviceIoControl EnterCriticalSection FindClose FindFirstFileW FindNextFileW FlsAlloc FlsSetValue
-            FormatMessageA FreeEnvironmentStringsW FreeLibrary GetActiveProcessorCount GetCommandLineW GetConsoleMode
-            GetConsoleScreenBufferInfo GetCurrentDirectoryW GetCurrentProcess GetCurrentProcessId GetCurrentThread
-            GetCurrentThreadId GetEnvironmentStringsW GetEnvironmentVariableW GetExitCodeProcess
-            GetFileInformationByHandle GetFileInformationByHandleEx GetFileSizeEx GetFileType GetFinalPathNameByHandleW
-            GetLargePageMinimum GetLastError GetLogicalProcessorInformationEx GetModuleFileNameW GetModuleHandleW
-            GetNumaAvailableMemoryNodeEx GetOEMCP GetOverlappedResult GetProcAddress GetProcessAffinityMask
-            GetProcessGroupAffinity GetProcessWorkingSetSize GetStdHandle GetSystemInfo GetSystemTimePreciseAsFileTime
-            GetTempPathW GetThreadGroupAffinity GetThreadId GetThreadIdealProcessorEx GetThreadTimes GetTickCount64
+            CreateProcessW CreateSymbolicLinkW CreateThread CreateToolhelp32Snapshot DeleteCriticalSection
+            DeleteProcThreadAttributeList DeviceIoControl EnterCriticalSection FindClose FindFirstFileW FindNextFileW
+            FlsAlloc FlsSetValue FormatMessageA FreeEnvironmentStringsW FreeLibrary GetActiveProcessorCount
+            GetCommandLineW GetConsoleMode GetConsoleScreenBufferInfo GetCurrentDirectoryW GetCurrentProcess
+            GetCurrentProcessId GetCurrentProcessorNumberEx GetCurrentThread GetCurrentThreadId GetEnvironmentStringsW
+            GetEnvironmentVariableW GetExitCodeProcess GetFileInformationByHandle GetFileInformationByHandleEx
+            GetFileSizeEx GetFileType GetFinalPathNameByHandleW GetLargePageMinimum GetLastError
+            GetLogicalProcessorInformationEx GetModuleFileNameW GetModuleHandleW GetNumaAvailableMemoryNodeEx GetOEMCP
+            GetOverlappedResult GetProcAddress GetProcessAffinityMask GetProcessGroupAffinity GetProcessTimes
+            GetProcessWorkingSetSize GetStdHandle GetSystemInfo GetSystemTimePreciseAsFileTime GetTempPathW
+            GetThreadGroupAffinity GetThreadId GetThreadIdealProcessorEx GetThreadTimes GetTickCount64
             GlobalMemoryStatusEx InitOnceExecuteOnce InitializeConditionVariable InitializeCriticalSection
             InitializeProcThreadAttributeList InitializeSRWLock K32QueryWorkingSetEx LeaveCriticalSection LoadLibraryW
-            LocalFree MapViewOfFile MapViewOfFileExNuma MapViewOfFileFromApp MoveFileExW MultiByteToWideChar OpenThread
-            PeekNamedPipe QueryPerformanceCounter QueryPerformanceFrequency RaiseException ReOpenFile ReadConsoleInputW
-            ReadFile ReleaseSRWLockExclusive ReleaseSRWLockShared RtlCaptureContext RtlLookupFunctionEntry
-            RtlRestoreContext RtlUnwindEx RtlVirtualUnwind SearchPathW SetConsoleCP SetConsoleCtrlHandler
-            SetConsoleCursorPosition SetConsoleMode SetConsoleOutputCP SetEndOfFile SetEnvironmentVariableA SetErrorMode
-            SetFileInformationByHandle SetFilePointerEx SetHandleInformation SetLastError SetNamedPipeHandleState
-            SetPriorityClass SetProcessWorkingSetSize SetThreadAffinityMask SetThreadGroupAffinity
-            SetThreadIdealProcessorEx SetThreadInformation SetThreadPriority SetUnhandledExceptionFilter Sleep
-            SleepConditionVariableSRW TerminateProcess TlsAlloc TlsFree TlsGetValue TlsSetValue
-            TryAcquireSRWLockExclusive UnmapViewOfFile UpdateProcThreadAttribute VirtualAlloc VirtualAllocExNuma
-            VirtualFree VirtualLock VirtualProtect VirtualQuery WaitForSingleObject WaitForSingleObjectEx
-            WakeAllConditionVariable WakeConditionVariable WideCharToMultiByte WriteConsoleA WriteFile
+            LocalFree MapViewOfFile MapViewOfFileExNuma MapViewOfFileFromApp MoveFileExW MultiByteToWideChar
+            OpenProcess OpenThread PeekNamedPipe Process32FirstW Process32NextW QueryPerformanceCounter
+            QueryPerformanceFrequency RaiseException ReOpenFile ReadConsoleInputW ReadFile ReleaseSRWLockExclusive
+            ReleaseSRWLockShared RtlCaptureContext RtlLookupFunctionEntry RtlRestoreContext RtlUnwindEx
+            RtlVirtualUnwind SearchPathW SetConsoleCP SetConsoleCtrlHandler SetConsoleCursorPosition SetConsoleMode
+            SetConsoleOutputCP SetEndOfFile SetEnvironmentVariableA SetErrorMode SetFileInformationByHandle
+            SetFilePointerEx SetHandleInformation SetLastError SetNamedPipeHandleState SetPriorityClass
+            SetProcessWorkingSetSize SetThreadAffinityMask SetThreadGroupAffinity SetThreadIdealProcessorEx
+            SetThreadInformation SetThreadPriority SetUnhandledExceptionFilter Sleep SleepConditionVariableSRW
+            TerminateProcess TlsAlloc TlsFree TlsGetValue TlsSetValue TryAcquireSRWLockExclusive UnmapViewOfFile
+            UpdateProcThreadAttribute VirtualAlloc VirtualAllocExNuma VirtualFree VirtualLock VirtualProtect
+            VirtualQuery WaitForSingleObject WaitForSingleObjectEx WakeAllConditionVariable WakeConditionVariable
+            WideCharToMultiByte WriteConsoleA WriteFile
         """,
         "shell32.dll": "CommandLineToArgvW",
         "ws2_32.dll": """
