@@ -12,6 +12,8 @@ MEM_RELEASE = 0x8000
 
 # Which argument is the size, in bytes. What a heap is asked for, by any C library, ntdll is.
 ANYWHERE = {"VirtualAlloc": 1, "VirtualAllocEx": 2, "RtlAllocateHeap": 2, "RtlReAllocateHeap": 3}
+# Which argument is the address of what is freed, or moves.
+FREED = {"VirtualFree": 0, "RtlReAllocateHeap": 2, "RtlFreeHeap": 2}
 # Which argument is the node.
 ON_A_NODE = {"VirtualAllocExNuma": 5, "MapViewOfFileExNuma": 6, "CreateFileMappingNumaW": 6}
 RELEASING = ("VirtualFree", "UnmapViewOfFile", "CloseHandle")
@@ -20,7 +22,7 @@ MAPPING_ANYWHERE = ("CreateFileMappingA", "CreateFileMappingW", "MapViewOfFile",
 # For RelayInclude.
 SHOWN = (
     *(f"kernel32.{name}" for name in (*ON_A_NODE, *RELEASING, *MAPPING_ANYWHERE, "VirtualAlloc", "VirtualAllocEx")),
-    *(f"ntdll.{name}" for name in ("RtlAllocateHeap", "RtlReAllocateHeap")),
+    *(f"ntdll.{name}" for name in ("RtlAllocateHeap", "RtlReAllocateHeap", "RtlFreeHeap")),
 )
 
 
@@ -104,10 +106,27 @@ def release(held: Held | None) -> None:
         held.released = True
 
 
-def anywhere(trace: Trace, least: int) -> list[Call]:
-    """Calls for at least so many bytes of memory that name no node."""
-    return [
-        call
-        for call in trace.of(*ANYWHERE)
-        if call.arguments[ANYWHERE[call.function]] >= least and not call.within("VirtualAllocExNuma")
-    ]
+@dataclass
+class Block:
+    """Memory that was asked of no node, and the lines of the trace between which it was there (None: to the end)."""
+
+    function: str
+    thread: int
+    size: int
+    began: int
+    ended: int | None = None
+
+
+def blocks(trace: Trace, least: int) -> list[Block]:
+    """All blocks of at least so many bytes."""
+    result: list[Block] = []
+    held: dict[int, Block] = {}
+    for call in trace.of(*ANYWHERE, "VirtualFree", "RtlFreeHeap"):
+        if call.function in FREED and (gone := held.pop(call.arguments[FREED[call.function]], None)):
+            gone.ended = call.began
+        if call.function in ANYWHERE and not call.within("VirtualAllocExNuma") and call.returned:
+            size = call.arguments[ANYWHERE[call.function]]
+            if size >= least:
+                held[call.returned] = Block(call.function, call.thread, size, call.began)
+                result.append(held[call.returned])
+    return result

@@ -82,31 +82,43 @@ def test_views_and_sections() -> None:
     assert [one.released for one in read(SECTION, HANDLE_34, VIEW, AT_32M).held] == [False, False]
 
 
+HEAP = "Call ntdll.RtlAllocateHeap(01a80000,00000000,00600048) ret=2c74a301a"
+AT_30M = "Ret  ntdll.RtlAllocateHeap() retval=01e00040 ret=2c74a301a"
+
+
 def test_memory_from_anywhere() -> None:
-    found = ledger.anywhere(
-        trace(
-            "Call KERNEL32.VirtualAlloc(00000000,00300000,00003000,00000004) ret=140001000",
-            "Call kernelbase.VirtualAlloc(00000000,00300000,00003000,00000004) ret=1700484ff",
-            "Ret  kernelbase.VirtualAlloc() retval=01ea0000 ret=1700484ff",
-            "Ret  KERNEL32.VirtualAlloc() retval=01ea0000 ret=140001000",
-            "Call KERNEL32.VirtualAllocEx(ffffffff,00000000,00100000,00003000,00000004) ret=140001000",
-            "Ret  KERNEL32.VirtualAllocEx() retval=01ea0000 ret=140001000",
-            "Call ntdll.RtlAllocateHeap(01a80000,00000000,00600048) ret=2c74a301a",
-            "Ret  ntdll.RtlAllocateHeap() retval=01ea0040 ret=2c74a301a",
-            "Call ntdll.RtlReAllocateHeap(01a80000,00000000,01ea0040,00700048) ret=2c74a301a",
-            "Ret  ntdll.RtlReAllocateHeap() retval=01ea0040 ret=2c74a301a",
-            "Call ntdll.RtlAllocateHeap(01a80000,00000000,000fffff) ret=2c74a301a",
-            "Ret  ntdll.RtlAllocateHeap() retval=01ea0040 ret=2c74a301a",
-            RESERVE,
-            "Call kernelbase.VirtualAllocEx(ffffffff,00000000,00300000,00002000,00000004) ret=1700484ff",
-            "Ret  kernelbase.VirtualAllocEx() retval=01000000 ret=1700484ff",
-            AT_16M,
-        ),
-        1 << 20,
-    )
-    assert [(call.module, call.function) for call in found] == [
-        ("kernel32", "VirtualAlloc"),
-        ("kernel32", "VirtualAllocEx"),
-        ("ntdll", "RtlAllocateHeap"),
-        ("ntdll", "RtlReAllocateHeap"),
+    lines = [
+        "Call KERNEL32.VirtualAlloc(00000000,00300000,00003000,00000004) ret=140001000",
+        "Call kernelbase.VirtualAlloc(00000000,00300000,00003000,00000004) ret=1700484ff",
+        "Ret  kernelbase.VirtualAlloc() retval=03000000 ret=1700484ff",
+        "Ret  KERNEL32.VirtualAlloc() retval=03000000 ret=140001000",
+        "Call KERNEL32.VirtualAllocEx(ffffffff,00000000,00100000,00003000,00000004) ret=140001000",
+        "Ret  KERNEL32.VirtualAllocEx() retval=04000000 ret=140001000",
+        HEAP,
+        AT_30M,
+        HEAP.replace("00600048", "000fffff"),
+        AT_30M.replace("01e00040", "05000000"),
+        RESERVE,
+        "Call kernelbase.VirtualAllocEx(ffffffff,00000000,00300000,00002000,00000004) ret=1700484ff",
+        "Ret  kernelbase.VirtualAllocEx() retval=01000000 ret=1700484ff",
+        AT_16M,
     ]
+    found = ledger.blocks(trace(*lines), 1 << 20)
+    assert [(one.function, one.size, one.ended) for one in found] == [
+        ("VirtualAlloc", 3 << 20, None),
+        ("VirtualAllocEx", 1 << 20, None),
+        ("RtlAllocateHeap", 0x600048, None),
+    ]
+
+
+def test_memory_from_anywhere_that_is_freed() -> None:
+    free = "Call ntdll.RtlFreeHeap(01a80000,00000000,01e00040) ret=2c74a301a"
+    (block,) = ledger.blocks(trace(HEAP, AT_30M, free, "Ret  ntdll.RtlFreeHeap() retval=1 ret=2c74a301a"), 1 << 20)
+    assert (block.began, block.ended) == (0, 2)
+
+
+def test_memory_from_anywhere_that_grows() -> None:
+    grow = "Call ntdll.RtlReAllocateHeap(01a80000,00000000,01e00040,00700048) ret=2c74a301a"
+    moved = "Ret  ntdll.RtlReAllocateHeap() retval=06000040 ret=2c74a301a"
+    found = ledger.blocks(trace(HEAP, AT_30M, grow, moved), 1 << 20)
+    assert [(one.size, one.ended) for one in found] == [(0x600048, 2), (0x700048, None)]
