@@ -36,8 +36,8 @@ CALLS = {
         "kernel32.dll": """
             AcquireSRWLockExclusive AcquireSRWLockShared AddVectoredExceptionHandler AreFileApisANSI CancelIoEx
             CloseHandle CreateDirectoryW CreateEventA CreateEventW CreateFile2 CreateFileA CreateFileMappingA
-            CreateFileMappingFromApp CreateFileMappingNumaW CreateFileW CreateHardLinkW CreateNamedPipeA CreatePipe
-            CreateProcessW CreateSymbolicLinkW CreateThread CreateToolhelp32Snapshot DeleteCriticalSection
+            CreateFileMappingFromApp CreateFileMappingNumaW CreateFileW CreateHardLinkW CreateMutexA CreateNamedPipeA
+            CreatePipe CreateProcessW CreateSymbolicLinkW CreateThread CreateToolhelp32Snapshot DeleteCriticalSection
             DeleteProcThreadAttributeList DeviceIoControl EnterCriticalSection FindClose FindFirstFileW FindNextFileW
             FlsAlloc FlsSetValue FormatMessageA FreeEnvironmentStringsW FreeLibrary GetActiveProcessorCount
             GetCommandLineW GetConsoleMode GetConsoleScreenBufferInfo GetCurrentDirectoryW GetCurrentProcess
@@ -49,20 +49,21 @@ CALLS = {
             GetProcessWorkingSetSize GetStdHandle GetSystemInfo GetSystemTimePreciseAsFileTime GetTempPathW
             GetThreadGroupAffinity GetThreadId GetThreadIdealProcessorEx GetThreadTimes GetTickCount64
             GlobalMemoryStatusEx InitOnceExecuteOnce InitializeConditionVariable InitializeCriticalSection
-            InitializeProcThreadAttributeList InitializeSRWLock K32QueryWorkingSetEx LeaveCriticalSection LoadLibraryW
-            LocalFree MapViewOfFile MapViewOfFileExNuma MapViewOfFileFromApp MoveFileExW MultiByteToWideChar
-            OpenProcess OpenThread PeekNamedPipe Process32FirstW Process32NextW QueryPerformanceCounter
-            QueryPerformanceFrequency RaiseException ReOpenFile ReadConsoleInputW ReadFile ReleaseSRWLockExclusive
-            ReleaseSRWLockShared RtlCaptureContext RtlLookupFunctionEntry RtlRestoreContext RtlUnwindEx
-            RtlVirtualUnwind SearchPathW SetConsoleCP SetConsoleCtrlHandler SetConsoleCursorPosition SetConsoleMode
-            SetConsoleOutputCP SetEndOfFile SetEnvironmentVariableA SetErrorMode SetFileInformationByHandle
-            SetFilePointerEx SetHandleInformation SetLastError SetNamedPipeHandleState SetPriorityClass
-            SetProcessWorkingSetSize SetThreadAffinityMask SetThreadGroupAffinity SetThreadIdealProcessorEx
-            SetThreadInformation SetThreadPriority SetUnhandledExceptionFilter Sleep SleepConditionVariableSRW
-            TerminateProcess TlsAlloc TlsFree TlsGetValue TlsSetValue TryAcquireSRWLockExclusive UnmapViewOfFile
-            UpdateProcThreadAttribute VirtualAlloc VirtualAllocExNuma VirtualFree VirtualLock VirtualProtect
-            VirtualQuery WaitForSingleObject WaitForSingleObjectEx WakeAllConditionVariable WakeConditionVariable
-            WideCharToMultiByte WriteConsoleA WriteFile
+            InitializeProcThreadAttributeList InitializeSRWLock K32GetProcessMemoryInfo K32QueryWorkingSetEx
+            LeaveCriticalSection LoadLibraryW LocalFree MapViewOfFile MapViewOfFileExNuma MapViewOfFileFromApp
+            MoveFileExW MultiByteToWideChar OpenProcess OpenThread PeekNamedPipe Process32FirstW Process32NextW
+            QueryPerformanceCounter QueryPerformanceFrequency RaiseException ReOpenFile ReadConsoleInputW ReadFile
+            ReleaseSRWLockExclusive ReleaseSRWLockShared RtlCaptureContext RtlLookupFunctionEntry RtlRestoreContext
+            RtlUnwindEx RtlVirtualUnwind SearchPathW SetConsoleCP SetConsoleCtrlHandler SetConsoleCursorPosition
+            SetConsoleMode SetConsoleOutputCP SetEndOfFile SetEnvironmentVariableA SetErrorMode
+            SetFileInformationByHandle SetFilePointerEx SetHandleInformation SetLastError SetNamedPipeHandleState
+            SetPriorityClass SetProcessWorkingSetSize SetThreadAffinityMask SetThreadGroupAffinity
+            SetThreadIdealProcessorEx SetThreadInformation SetThreadPriority SetUnhandledExceptionFilter Sleep
+            SleepConditionVariableSRW TerminateProcess TlsAlloc TlsFree TlsGetValue TlsSetValue
+            TryAcquireSRWLockExclusive UnmapViewOfFile UpdateProcThreadAttribute VirtualAlloc VirtualAllocExNuma
+            VirtualFree VirtualLock VirtualProtect VirtualQuery WaitForSingleObject WaitForSingleObjectEx
+            WakeAllConditionVariable WakeConditionVariable WideCharToMultiByte WriteConsoleA WriteConsoleInputW
+            WriteFile
         """,
         "shell32.dll": "CommandLineToArgvW",
         "ws2_32.dll": """
