@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define FILE_MOST  ((size_t) 32 << 20)
+#define FILE_MOST  ((size_t) 16 << 20)
 #define FILE_LEAST ((size_t) 1 << 20)
 #define SETTLE_MS  1000 // that a prefetch in the background is waited for, since its last page
 #define LOOK_MOST  65536

@@ -142,24 +142,24 @@ CASE(files_of_a_machine_like_linux) {
     EQUAL(test.n_landings, 4);
     EQUAL(test.landings[0].asked, 0);
     EQUAL(test.landings[0].thread, 1);
-    EQUAL(test.landings[0].seen.checked, 8192);
-    EQUAL(test.landings[0].seen.on_asked, 8192);
-    EQUAL(test.landings[0].cached, 8192); // before they were touched
+    EQUAL(test.landings[0].seen.checked, 4096);
+    EQUAL(test.landings[0].seen.on_asked, 4096);
+    EQUAL(test.landings[0].cached, 4096); // before they were touched
     EQUAL(test.landings[0].hard_faults, 0);
     EQUAL(test.landings[1].asked, 1);
     SAME(test.landings[2].way, "touching");
     EQUAL(test.landings[2].cached, 0);
-    EQUAL(test.landings[2].hard_faults, 512);
+    EQUAL(test.landings[2].hard_faults, 256);
     SAME(test.cached.word, "stay");
     EQUAL(test.n_remaps, 2);
     EQUAL(test.remaps[1].cached_on, 1);
-    EQUAL(test.remaps[1].before, 8192);
-    EQUAL(test.remaps[1].stayed, 8192);
+    EQUAL(test.remaps[1].before, 4096);
+    EQUAL(test.remaps[1].stayed, 4096);
     EQUAL(test.remaps[1].went, 0);
-    EQUAL(test.remaps[1].moved, 8192);
+    EQUAL(test.remaps[1].moved, 4096);
     SAME(test.unbuffered.word, "keeps");
     EQUAL(test.n_opens, 1);
-    EQUAL(test.opens[0].cached_after, 8192);
+    EQUAL(test.opens[0].cached_after, 4096);
 }
 
 CASE(files_of_a_machine_like_windows_may_be) {
@@ -170,7 +170,7 @@ CASE(files_of_a_machine_like_windows_may_be) {
     SAME(test.file, "temporary");
     CHECK(says(test.file_note, "it is not there"));
     SAME(test.prefetch.word, "thread");
-    EQUAL(test.landings[0].seen.on_thread, 8192);
+    EQUAL(test.landings[0].seen.on_thread, 4096);
     EQUAL(test.landings[0].cached, -1);
     SAME(test.landings[2].answer.word, "asked");
     SAME(test.cached.word, "stay");
@@ -178,7 +178,7 @@ CASE(files_of_a_machine_like_windows_may_be) {
     EQUAL(test.n_opens, 2);
     SAME(test.opens[0].answer.word, "keeps"); // by where its pages are
     SAME(test.opens[1].answer.word, "drops");
-    EQUAL(test.opens[1].went, 8192);
+    EQUAL(test.opens[1].went, 4096);
     SAME(test.unbuffered.word, "drops");
 }
 
@@ -187,7 +187,7 @@ CASE(cached_pages_that_move) {
     fake_selftest.moves = true;
     files(&test, NULL);
     SAME(test.cached.word, "move");
-    EQUAL(test.remaps[0].went, 8192);
+    EQUAL(test.remaps[0].went, 4096);
 }
 
 CASE(prefetching_that_is_not_of_one_kind) {
@@ -195,8 +195,8 @@ CASE(prefetching_that_is_not_of_one_kind) {
     fake_selftest.prefetched = FAKE_HALF;
     files(&test, NULL);
     SAME(test.prefetch.word, "mixed");
-    EQUAL(test.landings[0].seen.on_asked, 4096);
-    EQUAL(test.landings[0].seen.on_thread, 4096);
+    EQUAL(test.landings[0].seen.on_asked, 2048);
+    EQUAL(test.landings[0].seen.on_thread, 2048);
 }
 
 CASE(nothing_becomes_resident) {
@@ -206,7 +206,7 @@ CASE(nothing_becomes_resident) {
     files(&test, NULL);
     SAME(test.prefetch.word, "");
     CHECK(says(test.prefetch.reason, "hardly a page was resident"));
-    EQUAL(test.landings[0].seen.not_resident, 8192);
+    EQUAL(test.landings[0].seen.not_resident, 4096);
 }
 
 CASE(prefetching_that_brings_in_nothing) {
@@ -214,8 +214,8 @@ CASE(prefetching_that_brings_in_nothing) {
     fake_selftest.prefetched = FAKE_LATER;
     files(&test, NULL);
     SAME(test.prefetch.word, "");
-    CHECK(says(test.prefetch.reason, "it brought in 0 of 8192 pages"));
-    EQUAL(test.landings[0].seen.on_asked, 8192); // by touching
+    CHECK(says(test.prefetch.reason, "it brought in 0 of 4096 pages"));
+    EQUAL(test.landings[0].seen.on_asked, 4096); // by touching
     SAME(test.landings[2].answer.word, "asked");
 }
 
@@ -225,7 +225,7 @@ CASE(prefetching_that_only_the_disk_betrays) {
     fake_selftest.cache_told = false;
     files(&test, NULL);
     SAME(test.prefetch.word, "");
-    CHECK(says(test.prefetch.reason, "touching waited for the disk 512 times, and 512 times without it"));
+    CHECK(says(test.prefetch.reason, "touching waited for the disk 256 times, and 256 times without it"));
 }
 
 CASE(a_file_that_somebody_else_reads_first) {
@@ -237,7 +237,7 @@ CASE(a_file_that_somebody_else_reads_first) {
     CHECK(says(test.prefetch.reason, "had the file cached"));
     CHECK(says(test.landings[2].answer.reason, "had the file cached"));
     SAME(test.remaps[0].answer.word, "stay"); // it happened to be there
-    CHECK(says(test.remaps[1].answer.reason, "could not be cached on node 1: 0 of 8192 pages"));
+    CHECK(says(test.remaps[1].answer.reason, "could not be cached on node 1: 0 of 4096 pages"));
     SAME(test.cached.word, "stay");
 }
 
@@ -261,9 +261,9 @@ CASE(pages_on_a_third_node_count_apart) {
 
 CASE(files_with_one_node) {
     struct selftest test = on("0:0-3:65536");
-    files(&test, "20000000");
+    files(&test, "10000000");
     SAME(test.file, "model");
-    EQUAL(test.file_bytes, 4882 * 4096);
+    EQUAL(test.file_bytes, 2441 * FAKE_PAGE);
     CHECK(says(test.prefetch.reason, "two nodes"));
     CHECK(says(test.cached.reason, "two nodes"));
     EQUAL(test.n_landings, 0);
@@ -276,7 +276,7 @@ CASE(files_with_one_node_and_faults_only) {
     fake_selftest.drops_alone = true;
     files(&test, NULL);
     SAME(test.opens[0].answer.word, "keeps");
-    EQUAL(test.opens[0].hard_faults_cold, 512);
+    EQUAL(test.opens[0].hard_faults_cold, 256);
     EQUAL(test.opens[0].hard_faults_after, 0);
     SAME(test.opens[1].answer.word, "drops");
     SAME(test.unbuffered.word, "drops");
