@@ -306,6 +306,32 @@ CASE(no_node_can_be_used) {
     SAME(test.file, "");
 }
 
+CASE(a_system_that_tells_no_nodes) {
+    struct selftest test = on(TWO);
+    memset(cells, 0, sizeof(cells));
+    cells[0].seen = (struct prim_residency) { .checked = 100, .on_node = 100 };
+    cells[3].seen = (struct prim_residency) { .checked = 100, .elsewhere = 100 };
+    fake_selftest.cache_told = fake_selftest.faults_told = false;
+    files(&test, NULL);
+    CHECK(says(test.prefetch.reason, "no page is seen on node 1"));
+    CHECK(says(test.cached.reason, "no page is seen on node 1"));
+    EQUAL(test.n_landings + test.n_remaps, 0);
+    SAME(test.unbuffered.word, ""); // where pages are does not tell either
+    cells[3].seen.on_node = 1;
+    test = on(TWO);
+    files(&test, NULL);
+    SAME(test.prefetch.word, "asked");
+}
+
+CASE(no_policy_is_needed_where_views_ask) {
+    struct selftest test = on(TWO);
+    fake.prefers_only = true;
+    fake.memory_error = -ENOSYS;
+    files(&test, NULL);
+    SAME(test.prefetch.word, "thread"); // as the fake's views do not
+    SAME(test.cached.word, "stay");
+}
+
 CASE(a_model_that_is_in_use) {
     struct selftest test = on(TWO);
     fake_selftest.hot = true; // so is the temporary file, here
