@@ -100,4 +100,13 @@ void numa_list_json_nodes(const struct topology * topo, FILE * to); // the array
 
 // --- json (json.c) ---
 
-void numa_json_string(FILE * to, const char * text); // quoted and escaped
+// Text that grows. Start with { 0 }; `chars` stays null where nothing was added or there was no memory for it (`failed`).
+struct numa_text {
+    char * chars;
+    size_t used, room;
+    bool   failed;
+};
+__attribute__((format(printf, 2, 3))) void numa_text_add(struct numa_text * text, const char * format, ...);
+void numa_text_free(struct numa_text * text);
+void numa_text_json(struct numa_text * to, const char * text); // quoted and escaped
+void numa_json_string(FILE * to, const char * text);           // the same

@@ -108,6 +108,11 @@ NUMA_NODE_API bool numa_node_progress(struct numa_node_load * now);
 // report. Ends the process with NUMA_NODE_EXIT_STRICT where --numa-strict was given and something is not on the node.
 NUMA_NODE_API void numa_node_verdict(void);
 
+// The last verdict as JSON, as the report has it, or as metrics for Prometheus ("" where no node was chosen), cut to size and
+// with a null at its end. Returns its whole length; 0 = there is none.
+enum numa_node_form { NUMA_NODE_JSON, NUMA_NODE_METRICS };
+NUMA_NODE_API size_t numa_node_seen(enum numa_node_form form, char * to, size_t size);
+
 #ifdef __cplusplus
 }
 #endif

@@ -96,42 +96,80 @@ static void print_text(const struct verdict * verdict, FILE * to) {
     fflush(to);
 }
 
-static void print_json(const struct verdict * verdict, FILE * to) {
-    fputs("{\"schema\":1,\"requested\":", to);
-    numa_json_string(to, numa_core.options.requested);
+static void write_json(const struct verdict * verdict, struct numa_text * to) {
+    numa_text_add(to, "{\"schema\":1,\"requested\":");
+    numa_text_json(to, numa_core.options.requested);
     if (numa_core.active) {
-        fprintf(to, ",\"node\":%d", numa_core.node);
+        numa_text_add(to, ",\"node\":%d", numa_core.node);
     } else {
-        fputs(",\"node\":null", to);
+        numa_text_add(to, ",\"node\":null");
     }
-    fprintf(to, ",\"how\":\"%s\",\"policy\":\"%s\",\"policy_note\":", numa_core.active ? numa_core.choice.how : "", verdict->policy);
-    numa_json_string(to, verdict->note);
-    fprintf(to, ",\"weights_mode\":%s%s%s", numa_core.active ? "\"" : "", numa_core.active ? numa_weights_mode() : "null",
-            numa_core.active ? "\"" : "");
-    fprintf(to, ",\"threads\":{\"workers\":%d,\"bound\":%d},\"regions\":[", verdict->workers, verdict->bound);
+    numa_text_add(to, ",\"how\":\"%s\",\"policy\":\"%s\",\"policy_note\":", numa_core.active ? numa_core.choice.how : "", verdict->policy);
+    numa_text_json(to, verdict->note);
+    numa_text_add(to, ",\"weights_mode\":%s%s%s", numa_core.active ? "\"" : "", numa_core.active ? numa_weights_mode() : "null",
+                  numa_core.active ? "\"" : "");
+    numa_text_add(to, ",\"threads\":{\"workers\":%d,\"bound\":%d},\"regions\":[", verdict->workers, verdict->bound);
     const char * comma = "";
     for (int i = 0; i < N_ORDER; i++) {
         const struct numa_sight * sight = &verdict->sight[ORDER[i]];
         if (sight->bytes > 0) {
-            fprintf(to, "%s{\"name\":\"%s\",\"bytes\":%" PRIu64 ",\"checked\":%" PRIu64 ",\"on_node\":%" PRIu64 ",\"elsewhere\":%" PRIu64
-                    ",\"not_resident\":%" PRIu64 "}", comma, USES[ORDER[i]], sight->bytes, sight->pages.checked, sight->pages.on_node,
-                    sight->pages.elsewhere, sight->pages.not_resident);
+            numa_text_add(to, "%s{\"name\":\"%s\",\"bytes\":%" PRIu64 ",\"checked\":%" PRIu64 ",\"on_node\":%" PRIu64
+                          ",\"elsewhere\":%" PRIu64 ",\"not_resident\":%" PRIu64 "}", comma, USES[ORDER[i]], sight->bytes,
+                          sight->pages.checked, sight->pages.on_node, sight->pages.elsewhere, sight->pages.not_resident);
             comma = ",";
         }
     }
-    fprintf(to, "],\"look_ms\":%.3f,\"ok\":%s}\n", verdict->look_ms, !numa_core.active ? "null" : verdict->ok ? "true" : "false");
+    numa_text_add(to, "],\"look_ms\":%.3f,\"ok\":%s}\n", verdict->look_ms, !numa_core.active ? "null" : verdict->ok ? "true" : "false");
+}
+
+static void write_metrics(const struct verdict * verdict, struct numa_text * to) {
+    static const char NAME[] = "llamafile_numa_pages";
+    numa_text_add(to, "# HELP %s Pages looked at once the model was loaded, by where they are.\n# TYPE %s gauge\n", NAME, NAME);
+    for (int i = 0; i < N_ORDER; i++) {
+        const struct prim_residency * pages = &verdict->sight[ORDER[i]].pages;
+        const char * region = USES[ORDER[i]];
+        if (pages->checked > 0) {
+            numa_text_add(to, "%s{region=\"%s\",place=\"on_node\"} %" PRIu64 "\n", NAME, region, pages->on_node);
+            numa_text_add(to, "%s{region=\"%s\",place=\"elsewhere\"} %" PRIu64 "\n", NAME, region, pages->elsewhere);
+            numa_text_add(to, "%s{region=\"%s\",place=\"not_resident\"} %" PRIu64 "\n", NAME, region, pages->not_resident);
+        }
+    }
+    numa_text_add(to, "# HELP llamafile_numa_ok 1: every page looked at, and every worker, is on the node.\n"
+                      "# TYPE llamafile_numa_ok gauge\nllamafile_numa_ok{node=\"%d\"} %d\n", numa_core.node, verdict->ok);
+}
+
+// The last verdict, for whoever asks later, from any thread.
+static numa_lock        seen_lock = ATOMIC_FLAG_INIT;
+static struct numa_text seen[2]; // by enum numa_node_form
+
+static void keep(enum numa_node_form form, struct numa_text text) {
+    numa_lock_take(&seen_lock);
+    const struct numa_text before = seen[form];
+    seen[form] = text;
+    numa_lock_drop(&seen_lock);
+    free(before.chars);
+}
+
+size_t numa_node_seen(enum numa_node_form form, char * to, size_t size) {
+    numa_lock_take(&seen_lock);
+    const size_t used = seen[form].used;
+    if (size > 0) {
+        snprintf(to, size, "%s", used ? seen[form].chars : "");
+    }
+    numa_lock_drop(&seen_lock);
+    return used;
 }
 
 // False, with a line on stderr, where the report could not be written. A later one (of the next model) takes the place of
 // the one before.
-static bool write_report(const struct verdict * verdict) {
+static bool write_report(const struct numa_text * json) {
     static bool again;
     if (again && numa_core.report != stdout) {
         numa_core.report = freopen(numa_core.options.report, "w", numa_core.report);
     }
     again = true;
-    if (numa_core.report) {
-        print_json(verdict, numa_core.report);
+    if (numa_core.report && json->chars) {
+        fputs(json->chars, numa_core.report);
         if (fflush(numa_core.report) == 0 && !ferror(numa_core.report)) {
             return true;
         }
@@ -147,7 +185,14 @@ void numa_node_verdict(void) {
         judge(&verdict);
         print_text(&verdict, stderr);
     }
-    const bool written = !numa_core.options.report || write_report(&verdict);
+    struct numa_text json = { 0 }, metrics = { 0 };
+    write_json(&verdict, &json);
+    if (numa_core.active) {
+        write_metrics(&verdict, &metrics);
+    }
+    const bool written = !numa_core.options.report || write_report(&json);
+    keep(NUMA_NODE_JSON, json);
+    keep(NUMA_NODE_METRICS, metrics);
     if (numa_core.options.strict && !(verdict.ok && written)) {
         fprintf(stderr, "llamafile-numa: error: --numa-strict: %s\n",
                 verdict.ok ? "the report could not be written" : "not everything is on the node (see above); nothing is served");

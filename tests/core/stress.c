@@ -1,4 +1,4 @@
-// Regions, tags, claims, looks and workers from many threads at once, for ThreadSanitizer; at the end nothing may be left.
+// Regions, tags, claims, looks, workers and verdicts from many threads at once, for ThreadSanitizer; at the end nothing may be left.
 #define _GNU_SOURCE
 #include "core.h"
 
@@ -46,6 +46,13 @@ static void * work(void * arg) {
             pthread_create(&thread, NULL, short_worker, NULL);
             numa_worker_count(&workers, &bound);
             pthread_join(thread, NULL);
+        }
+        if (i % 50 == 0) {
+            char seen[4096];
+            numa_node_verdict();
+            if (numa_node_seen(NUMA_NODE_JSON, seen, sizeof(seen)) == 0 || seen[0] != '{') {
+                abort();
+            }
         }
         numa_node_unmapped(mine, 8192);
         if (**at != number) {

@@ -62,6 +62,54 @@ def regions(read: dict[str, Any]) -> dict[str, tuple[int, int, int]]:
     return {one["name"]: (one["bytes"] >> 20, one["on_node"], one["elsewhere"]) for one in read["regions"]}
 
 
+# --- the verdict, for whoever asks later ---
+
+
+def test_seen_is_the_report(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    done = run(f"--numa-node 1 --numa-report {file}", LOADED + " seen:json")
+    assert done.stdout == file.read_text(encoding="utf-8")
+    assert report(done)["node"] == 1
+
+
+def test_seen_without_a_node_says_so(run: Run) -> None:
+    read = report(run("", "workers:1 seen:json"))
+    assert (read["node"], read["ok"], read["weights_mode"], read["regions"]) == (None, None, None, [])
+    assert read["policy_note"].startswith("no node was asked for")
+    assert run("", "workers:1 seen:metrics").stdout == ""
+
+
+def test_seen_as_metrics(run: Run) -> None:
+    lines = run("--numa-node 1", "weights:2:0 alloc:kv:1 lazy:1 workers:1 seen:metrics").stdout.splitlines()
+    assert lines == [
+        "# HELP llamafile_numa_pages Pages looked at once the model was loaded, by where they are.",
+        "# TYPE llamafile_numa_pages gauge",
+        'llamafile_numa_pages{region="weights",place="on_node"} 512',
+        'llamafile_numa_pages{region="weights",place="elsewhere"} 0',
+        'llamafile_numa_pages{region="weights",place="not_resident"} 0',
+        'llamafile_numa_pages{region="kv",place="on_node"} 256',
+        'llamafile_numa_pages{region="kv",place="elsewhere"} 0',
+        'llamafile_numa_pages{region="kv",place="not_resident"} 0',
+        'llamafile_numa_pages{region="other",place="on_node"} 0',
+        'llamafile_numa_pages{region="other",place="elsewhere"} 0',
+        'llamafile_numa_pages{region="other",place="not_resident"} 256',
+        "# HELP llamafile_numa_ok 1: every page looked at, and every worker, is on the node.",
+        "# TYPE llamafile_numa_ok gauge",
+        'llamafile_numa_ok{node="1"} 1',
+    ]
+
+
+def test_seen_elsewhere_as_metrics(run: Run) -> None:
+    done = run("--numa-node 1 --numa-weights map", "weights:2:0 workers:1 seen:metrics", f"memory={errno.EPERM}")
+    assert 'llamafile_numa_pages{region="weights",place="elsewhere"} 512' in done.stdout
+    assert 'llamafile_numa_ok{node="1"} 0' in done.stdout
+
+
+@pytest.mark.parametrize(("room", "expected"), [(0, ""), (1, ""), (10, '{"schema"')])
+def test_seen_is_cut_to_the_room(run: Run, room: int, expected: str) -> None:
+    assert run("--numa-node 1", f"workers:1 seen:json:{room}").stdout == expected
+
+
 # --- the verdict ---
 
 

@@ -5,6 +5,7 @@
 //          workers:N      that run bound                strayed:N           that left the node
 //          env            the environment's twins of the flags, to stdout
 //          threads        how many are the default, to stdout
+//          seen:json seen:metrics  what numa_node_seen gives after the verdict, to stdout; with :N, into N bytes only
 #define _GNU_SOURCE
 #include "core.h"
 #include "prim_fake.h"
@@ -98,6 +99,22 @@ static void map_weights(unsigned mib, int node) {
     }
 }
 
+// To stdout; what is cut must end all the same, and the length told is that of the whole.
+static int show_seen(const char * form, int room) {
+    char text[8192];
+    const enum numa_node_form which = strcmp(form, "json") == 0 ? NUMA_NODE_JSON : NUMA_NODE_METRICS;
+    const size_t whole = numa_node_seen(which, text, sizeof(text));
+    if (numa_node_seen(which, NULL, 0) != whole || strlen(text) != whole) {
+        return bad("what was seen");
+    }
+    if (room >= 0) {
+        memset(text, '?', sizeof(text));
+        numa_node_seen(which, text, (size_t) room);
+        text[room] = text[room] == '?' ? '\0' : '!';
+    }
+    return fputs(text, stdout) < 0;
+}
+
 static int act(const char * word) {
     char name[16], use[16];
     unsigned n;
@@ -115,6 +132,8 @@ static int act(const char * word) {
         }
     } else if (strcmp(word, "threads") == 0) {
         printf("%d\n", numa_node_default_threads());
+    } else if (strncmp(word, "seen:", 5) == 0) {
+        return 0; // later
     } else if (sscanf(word, "lazy:%u", &n) == 1) {
         numa_node_lazy(fake_map(MIB(n)), MIB(n));
     } else if (sscanf(word, "%15[^:]:%u", name, &n) == 2 && (strcmp(name, "workers") == 0 || strcmp(name, "strayed") == 0)) {
@@ -140,6 +159,7 @@ int main(int argc, char ** argv) {
         n_flags++;
     }
     char ** actions = argv + at + n_flags + 1;
+    char ** later   = actions;
     if (failed || at + n_flags >= argc) {
         return bad("missing");
     }
@@ -151,5 +171,10 @@ int main(int argc, char ** argv) {
         failed |= act(*actions);
     }
     numa_node_verdict();
+    for (; *later; later++) {
+        char form[16];
+        int room = -1;
+        failed |= sscanf(*later, "seen:%15[^:]:%d", form, &room) >= 1 ? show_seen(form, room) : 0;
+    }
     return failed;
 }
