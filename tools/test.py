@@ -24,6 +24,10 @@ CHECKS = {
         *("mypy", "--strict", "--platform", "win32", "--cache-dir", ".mypy_cache/win32"),
         *("tools", "src/llamafile_numa"),
     ],
+    "mypy for Python 3.9": [
+        *("mypy", "--strict", "--python-version", "3.9", "--cache-dir", ".mypy_cache/3.9"),
+        "src/llamafile_numa",
+    ],
 }
 
 
