@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tools import compiler, console, patch, zig
+from tools import compiler, console, patch, ui, zig
 from tools.console import err, progress, say
 from tools.fail import Fail
 from tools.lock import locked
@@ -66,6 +66,8 @@ def build(flavour: str = "native", *, out: str = "out", extra: Sequence[str] = (
     chosen = compiler.choose(flavour)
     folder = flavour_dir(flavour) / out
     with lock(flavour):
+        if flavour not in ui.WITHOUT:
+            ui.put(tree)
         configure(flavour, folder, tree, chosen, extra)
         compile_all(folder, flavour)
     return folder / "bin" / program(flavour).name

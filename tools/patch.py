@@ -23,6 +23,7 @@ from tools.series import Patch, Sources
 from tools.unpack import unpack
 
 STAMP = ".prepared.json"
+MADE = "tools/ui/dist"  # the web page, which tools/ui.py lays into a tree: no part of its sources
 UNPATCHED = "upstream"  # the flavour that gets no patches
 EDITED = "native"  # the flavour whose tree is edited to change a patch
 
@@ -100,9 +101,15 @@ def digest(source: pin.Pin, patches: list[Patch]) -> str:
 
 
 def listing(tree: Path) -> dict[str, str]:
-    """Paths below a tree, with "/" and without the stamp, and the sha256 of each."""
+    """Paths below a tree, with "/" and without the stamp and what is made there, and the sha256 of each."""
     files = sorted(file for file in tree.rglob("*") if file.is_file() and not file.name.startswith(STAMP))
-    return {file.relative_to(tree).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    kept = [file for file in files if not file.is_relative_to(made(tree))]
+    return {file.relative_to(tree).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest() for file in kept}
+
+
+def made(tree: Path) -> Path:
+    """The folder in a tree that is no part of its sources."""
+    return tree / MADE
 
 
 def edits(tree: Path, stamp: Stamp) -> list[str]:

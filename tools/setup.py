@@ -17,6 +17,7 @@ from tools.paths import VENV
 SYSTEM_PACKAGES = {
     "busybox-static": "user land of the machines in the lab",
     "ccache": "objects shared between flavours",
+    "chromium": "opens the server's web page",
     "clang": "fuzzing and the sanitizers",
     "e2fsprogs": "mke2fs fills the disks of the lab",
     "g++": "builds the native flavour",
