@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -120,6 +121,18 @@ def test_router_passes_the_question_on(ours: Program, node: str, model: Path, tm
         assert get(f"{url}/metrics?model=tiny")[2].count("llamafile_numa_ok{") == 1
         assert get(f"{url}/numa")[0] == 400  # which model?
     assert (report["node"], report["ok"]) == (int(node), True)
+
+
+def test_server_ends_while_a_stream_has_lost_its_reader(ours: Program, node: str, model: Path) -> None:
+    """As a page that is closed leaves it: the stream goes on, for a reader who comes back."""
+    with serving(ours, "--server", "--numa-node", node, "-m", model, "-c", "8192", "-np", "1") as url:
+        body = {"prompt": "one", "n_predict": -1, "ignore_eos": True, "stream": True}
+        headers = {"Content-Type": "application/json", "X-Conversation-Id": "closed"}
+        request = urllib.request.Request(f"{url}/v1/completions", json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(request) as response:
+            assert response.readline().startswith(b"data: ")
+        asked = time.monotonic()
+    assert time.monotonic() - asked < 10
 
 
 # --- the page --------------------------------------------------------------------------------------------------------
