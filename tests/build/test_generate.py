@@ -70,14 +70,14 @@ def test_same_cpu_features_as_upstream(ours: Program, theirs: Program, model: Pa
 
 
 @contextmanager
-def serving(program: Program, *arguments: str | Path) -> Iterator[str]:
+def serving(program: Program, *arguments: str | Path, **environment: str) -> Iterator[str]:
     """The address of a server that is up; it is ended, and has to end by itself, at the end of the block."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     command = [str(program.path), *program.arguments, *map(str, arguments), "--host", "127.0.0.1", "--port", port]
     with subprocess.Popen(
-        command, env=clean({}), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command, env=clean(environment), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
         try:
             wait_until_up(f"http://127.0.0.1:{port}/health", process)
