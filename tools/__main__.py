@@ -17,7 +17,7 @@ from tools import bootstrap
 from tools.fail import Fail
 
 # In the order they follow each other. The module of a verb has its name; the first line of its docstring is its help.
-VERBS = ("setup", "fetch", "patch", "ui", "build", "wheel", "run", "test", "lab", "bench", "clean")
+VERBS = ("setup", "fetch", "patch", "ui", "build", "wheel", "run", "pack", "test", "lab", "bench", "clean")
 
 # Requirement groups of pyproject.toml that a verb needs, where that is more than `tools`.
 GROUPS = {"setup": ("tools", "test"), "test": ("tools", "test")}

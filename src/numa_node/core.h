@@ -58,6 +58,8 @@ struct numa_region {
 void numa_region_add(const void * base, size_t bytes, enum numa_node_use use, bool owned, bool lazy);
 // Forget regions that are not owned within the range. Returns the bytes of those with use NUMA_PLACED.
 size_t numa_region_drop(const void * base, size_t bytes);
+// The next piece of [at, end) in a mapping that is not read on demand, null where there is none. *to: its end.
+const char * numa_region_eager(const char * at, const char * end, const char ** to);
 // The use of a range that was brought to the node but is not looked at by itself: tensors in it are tagged later.
 #define NUMA_PLACED NUMA_NODE_USES
 

@@ -77,8 +77,9 @@ NUMA_NODE_API void * numa_node_section(void * file);
 NUMA_NODE_API void * numa_node_view(void * section);
 // True where weights are to be copied, not mapped (--numa-weights copy, or the mapping could not be had on the node).
 NUMA_NODE_API bool numa_node_copy_weights(void);
-// Bring this range of a fresh file mapping into memory on the node: touched by bound threads, looked at, moved. What
-// cannot be had makes numa_node_copy_weights() true, where copying is allowed and the copy has room.
+// Bring this range of a fresh file mapping into memory on the node, except what numa_node_lazy() was told of: touched by
+// bound threads, looked at, moved. What cannot be had makes numa_node_copy_weights() true, where copying is allowed and the
+// copy has room.
 NUMA_NODE_API void numa_node_place(const void * base, size_t bytes);
 // This range of a file mapping is read on demand: left alone, counted as "other".
 NUMA_NODE_API void numa_node_lazy(const void * base, size_t bytes);

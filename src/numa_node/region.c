@@ -154,6 +154,14 @@ static const char * next_piece(const struct numa_region * all, size_t n, const c
     return at;
 }
 
+const char * numa_region_eager(const char * at, const char * end, const char ** to) {
+    size_t n;
+    struct numa_region * all = snapshot(&n);
+    at = next_piece(all, all ? n : 0, at, end, to);
+    free(all);
+    return at < end ? at : NULL;
+}
+
 // Look at one region, or (pass 0) only add up its bytes: each piece is given its share of the pages that may be looked at.
 static int look_at(const struct numa_region * all, size_t n, const struct numa_region * region, bool bytes_only,
                    struct numa_sight * sight, bool * coarse) {

@@ -102,10 +102,7 @@ static void move_all(char * base, size_t bytes) {
     numa_progress_move(0);
 }
 
-void numa_node_place(const void * base, size_t bytes) {
-    if (!numa_core.active || bytes == 0 || numa_node_copy_weights()) {
-        return;
-    }
+static void place(const char * base, size_t bytes) {
     // A copy has room where a mapping and the tensors that are repacked out of it (up to all) would not have both.
     // Where no policy can be set, what bound threads touch first is local all the same, unless a cpuset forbids it.
     const bool local    = numa_core.memory_error == 0 || numa_core.topo.nodes[numa_core.choice.node].mem_allowed;
@@ -132,6 +129,18 @@ void numa_node_place(const void * base, size_t bytes) {
     // memory twice.
     if (after > 0 && may_copy && numa_fits(bytes, bytes)) {
         atomic_store(&copying, true);
+    }
+}
+
+void numa_node_place(const void * base, size_t bytes) {
+    const char * const end = (const char *) base + bytes;
+    const char * to = end;
+    for (const char * at = base; numa_core.active && !numa_node_copy_weights(); at = to) {
+        at = numa_region_eager(at, end, &to);
+        if (!at) {
+            break;
+        }
+        place(at, (size_t) (to - at));
     }
 }
 

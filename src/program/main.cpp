@@ -4,6 +4,7 @@
 //   llamafile-numa COMMAND ...                                                 one of llama.cpp's commands
 #include "arguments.h"
 #include "commands.h"
+#include "llamafile_arguments.h"
 #include "modes.h"
 #include "progress.h"
 #include "stop.h"
@@ -52,6 +53,10 @@ int main(int argc, char ** argv) {
     const int answered = answer(argc, argv);
     if (answered >= 0) {
         return answered;
+    }
+    const int bad = llamafile_arguments(argc, argv); // may bring --numa-* along
+    if (bad >= 0) {
+        return bad;
     }
     const int done = numa_node_start(&argc, argv);
     if (done >= 0) {

@@ -6,7 +6,7 @@
 // A terminal that a person sits at (0: input, 1: output, 2: messages).
 bool is_terminal(int descriptor);
 
-void set_environment(const char * name, const char * value);
+void set_environment(const char * name, const char * value); // "": no such variable
 
 // What asks the process to end: Ctrl-C; or all else, which is SIGTERM, a terminal or console window that is closed, the
 // system that shuts down, and with watch_parent() the end of the process that started this one.

@@ -25,7 +25,7 @@ bool is_terminal(int descriptor) {
 }
 
 void set_environment(const char * name, const char * value) {
-    setenv(name, value, 1);
+    *value ? setenv(name, value, 1) : unsetenv(name);
 }
 
 namespace {

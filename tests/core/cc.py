@@ -16,6 +16,7 @@ from tools.fail import Fail
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "src" / "numa_node"
+LLAMAFILE = ROOT / "src" / "llamafile"
 HERE = Path(__file__).resolve().parent
 
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
@@ -63,7 +64,7 @@ def compile_for_windows(sources: Sequence[Path], *, into: Path) -> Path:
         pytest.skip(f"no compiler for Windows: {error}")
     program = into / f"{sources[0].stem}.exe"
     flags = ["-fsanitize=undefined", "-fsanitize-trap=undefined"]
-    return _run([str(compiler)], [*flags, f"-I{CORE}", *map(str, sources), "-ladvapi32"], program)
+    return _run([str(compiler)], [*flags, f"-I{CORE}", f"-I{LLAMAFILE}", *map(str, sources), "-ladvapi32"], program)
 
 
 def core(*names: str) -> list[Path]:
@@ -71,8 +72,13 @@ def core(*names: str) -> list[Path]:
     return [CORE / name for name in names]
 
 
+def llamafile(*names: str) -> list[Path]:
+    """Source files of the reader of archives by name."""
+    return [LLAMAFILE / name for name in names]
+
+
 def _compile(command: Sequence[str], sources: Sequence[Path], into: Path, flags: Sequence[str]) -> Path:
-    arguments = [*flags, f"-I{CORE}", *map(str, sources), "-pthread"]
+    arguments = [*flags, f"-I{CORE}", f"-I{LLAMAFILE}", *map(str, sources), "-pthread"]
     return _run(command, arguments, into / sources[0].stem)
 
 

@@ -478,8 +478,10 @@ CASE(weights_of_two_models) {
     on_second_of_two(4096);
     char * first  = fake_map(MIB(100));
     char * second = fake_map(MIB(50));
-    numa_node_place(first, MIB(40)); // in two parts, around something lazy
-    numa_node_place(first + MIB(60), MIB(40));
+    numa_node_lazy(first + MIB(40), MIB(20));
+    numa_node_place(first, MIB(100));
+    EQUAL(fake_on(first, MIB(100), 1), MIB(80)); // in two parts, around what is lazy
+    EQUAL(fake_on(first + MIB(40), MIB(20), -1), MIB(20));
     numa_node_place(second, MIB(50));
     CHECK(!numa_fits(MIB(4096 - 64 - 129), 0)); // 130 claimed
     CHECK(numa_fits(MIB(4096 - 64 - 130), 0));
