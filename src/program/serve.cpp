@@ -227,6 +227,8 @@ int chat(const command_line & line, const old_ways & ways) {
         ready = health.wait_health([&] { return server.ended.load(); }); // gives up where it takes long to listen
     }
     const int code = ready ? talk(terminal_line.all(), address, ways) : 1;
+    console::cleanup(); // what is left to do may be cut short
+    fflush(stdout);
     end_within(1500, code);
     server.stop();
     common_log_flush(common_log_main());

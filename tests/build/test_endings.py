@@ -174,6 +174,7 @@ def test_ctrl_c_stops_the_answer_and_the_chat_goes_on(ours: Program, model: Path
         terminal.until("\n> ")
         terminal.type("/exit\r")
         assert terminal.end(SOON) == 0
+        assert terminal.echoes()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
