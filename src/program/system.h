@@ -19,6 +19,9 @@ void watch_stops(void (*stopped)(stop cause));
 // False where it cannot be watched.
 bool watch_parent(long id);
 
+// A write to a pipe whose reader is gone fails, and ends nothing.
+void ignore_broken_pipes();
+
 // Lets a read from the terminal that is going on return, after Ctrl-C.
 void wake_reader();
 

@@ -88,6 +88,10 @@ bool watch_parent(long id) {
     return true;
 }
 
+void ignore_broken_pipes() {
+    signal(SIGPIPE, SIG_IGN);
+}
+
 void wake_reader() {
     // The signal did.
 }

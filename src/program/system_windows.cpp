@@ -103,6 +103,10 @@ bool watch_parent(long id) {
     return true;
 }
 
+void ignore_broken_pipes() {
+    // It is always so.
+}
+
 // llama.cpp's chat waits for keys, and Ctrl-C is none.
 void wake_reader() {
     INPUT_RECORD enter[2] = {};

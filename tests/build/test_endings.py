@@ -116,6 +116,21 @@ def test_what_was_ignored_stays_ignored(ours: Program, model: Path) -> None:
         assert_ends(running, signal.SIGTERM, 0)
 
 
+def test_server_whose_log_nobody_reads_any_more(ours: Program, model: Path) -> None:
+    port = free_port()
+    command = [ours.path, "--server", "-m", model, "-c", "256", "--port", str(port), *ONE]
+    with subprocess.Popen(command, env=clean({}), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        assert process.stderr
+        while b"listening on " not in process.stderr.readline():
+            assert process.poll() is None
+        process.stderr.close()
+        body = {"prompt": "one", "n_predict": 1}
+        for _ in range(3):
+            assert post(f"http://127.0.0.1:{port}/completion", body)["content"]
+        process.terminate()
+        assert process.wait(SOON) == 0
+
+
 # --- all else: it was not done ----------------------------------------------------------------------------------------
 
 
