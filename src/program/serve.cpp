@@ -30,6 +30,7 @@ namespace {
 // What llama_server() does before it serves. False, with a line on stderr, where the flags are wrong.
 bool prepare(words & args, common_params & params) {
     std::setlocale(LC_NUMERIC, "C");
+    share_stops();
     ignore_broken_pipes();
     common_init();
     server_stream_session_manager_start();

@@ -116,9 +116,18 @@ def test_what_was_ignored_stays_ignored(ours: Program, model: Path) -> None:
         assert_ends(running, signal.SIGTERM, 0)
 
 
+def test_what_it_starts_can_be_asked_to_end(ours: Program, model: Path) -> None:
+    """Programs inherit what is blocked: for those that the server starts, nothing is."""
+    with server(ours, model) as running:
+        running.until("listening on ")
+        deadline = time.monotonic() + SOON  # the C library blocks all for a moment where it starts or ends a thread
+        while "SigBlk:\t0000000000000000" not in Path("/proc", str(running.process.pid), "status").read_text():
+            assert time.monotonic() < deadline
+
+
 def test_server_whose_log_nobody_reads_any_more(ours: Program, model: Path) -> None:
     port = free_port()
-    command = [ours.path, "--server", "-m", model, "-c", "256", "--port", str(port), *ONE]
+    command: list[str | Path] = [ours.path, "--server", "-m", model, "-c", "256", "--port", str(port), *ONE]
     with subprocess.Popen(command, env=clean({}), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
         assert process.stderr
         while b"listening on " not in process.stderr.readline():
@@ -148,6 +157,15 @@ def test_completion_that_loads(ours: Program, node: str, large: Path, number: si
         terminal.signal(number)
         assert terminal.end(SOON) == code
         assert terminal.screen.rstrip(" \r").endswith("\r") or terminal.screen.endswith("\r")
+
+
+def test_ctrl_c_never_waits_for_the_log(ours: Program, model: Path) -> None:
+    """llama.cpp's handler writes to the log, which is locked most of the time by a model that is this fast."""
+    for pause in range(10):
+        with Running(ours, "-m", model, "-p", "one day", *LONG) as running:
+            running.until(" ")
+            time.sleep(pause / 100)
+            assert_ends(running, signal.SIGINT, 130)
 
 
 def test_command_of_llama(ours: Program, node: str, model: Path) -> None:
