@@ -174,6 +174,16 @@ def test_command_of_llama(ours: Program, node: str, model: Path) -> None:
         assert_ends(running, signal.SIGTERM, 143)
 
 
+@pytest.mark.parametrize("mode", [("-p", "x"), ("--server",), ("--chat",)], ids=" ".join)
+def test_strict_ends_with_its_own_code(ours: Program, node: str, model: Path, mode: tuple[str, ...]) -> None:
+    """Also where the server is a thread of the chat. A report that cannot be written is a reason, too."""
+    port = ("--port", str(free_port())) if mode[0] != "-p" else ()
+    strict = ("--numa-node", node, "--numa-strict", "--numa-report", "/dev/full")
+    done = ours(*mode, *port, *strict, "-m", model, "-c", "256", *ONE)
+    assert done.returncode == 3, done.stderr
+    assert "nothing is served" in done.stderr or "could not be written" in done.stderr
+
+
 # --- the chat ---------------------------------------------------------------------------------------------------------
 
 
