@@ -86,13 +86,17 @@ words command_line::all() const {
     return all;
 }
 
-int call(program run, words args) {
+std::vector<char *> pointers(words & args) {
     std::vector<char *> argv;
     for (std::string & arg : args) {
         argv.push_back(arg.data());
     }
     argv.push_back(nullptr);
-    const int code = run((int) args.size(), argv.data());
+    return argv;
+}
+
+int call(program run, words args) {
+    const int code = run((int) args.size(), pointers(args).data());
     common_log_flush(common_log_main()); // a thread writes it, for which the end of the process does not wait
     return code;
 }

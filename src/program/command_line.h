@@ -33,5 +33,8 @@ struct command_line {
     words all() const; // the name first
 };
 
+// As main() takes them; they belong to the words.
+std::vector<char *> pointers(words & args);
+
 // Runs a program with these words (its name first) and waits for its log.
 int call(program run, words args);

@@ -14,7 +14,6 @@
 
 #include <atomic>
 #include <clocale>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -31,15 +30,12 @@ namespace {
 // What llama_server() does before it serves. False, with a line on stderr, where the flags are wrong.
 bool prepare(words & args, common_params & params) {
     std::setlocale(LC_NUMERIC, "C");
+    share_stops();
+    ignore_broken_pipes();
     common_init();
     server_stream_session_manager_start();
-    std::vector<char *> argv;
-    for (std::string & arg : args) {
-        argv.push_back(arg.data());
-    }
-    argv.push_back(nullptr);
     params.port = PORT_UNASKED;
-    if (!common_params_parse((int) args.size(), argv.data(), params, LLAMA_EXAMPLE_SERVER)) {
+    if (!common_params_parse((int) args.size(), pointers(args).data(), params, LLAMA_EXAMPLE_SERVER)) {
         return false;
     }
     llama_backend_init();
@@ -103,12 +99,7 @@ int serve(const words & args, bool chosen) {
     }
     int code;
     if (params.model.path.empty() || from_elsewhere(params)) {
-        std::vector<char *> argv;
-        for (std::string & arg : given) {
-            argv.push_back(arg.data());
-        }
-        argv.push_back(nullptr);
-        code = llama_server(params, (int) given.size(), argv.data());
+        code = llama_server(params, (int) given.size(), pointers(given).data());
     } else {
         end_like({ 0, 0, nullptr, stop_server });
         code = serve_model(params);
@@ -195,12 +186,7 @@ int talk(words args, const std::string & address, const old_ways & ways) {
     common_params params;
     params.verbosity = LOG_LEVEL_ERROR;
     args.insert(args.end(), { "--server-base", address });
-    std::vector<char *> argv;
-    for (std::string & arg : args) {
-        argv.push_back(arg.data());
-    }
-    argv.push_back(nullptr);
-    if (!common_params_parse((int) args.size(), argv.data(), params, LLAMA_EXAMPLE_CLI)) {
+    if (!common_params_parse((int) args.size(), pointers(args).data(), params, LLAMA_EXAMPLE_CLI)) {
         return 1;
     }
     static const std::string above = banner(ways, address);
@@ -242,6 +228,8 @@ int chat(const command_line & line, const old_ways & ways) {
         ready = health.wait_health([&] { return server.ended.load(); }); // gives up where it takes long to listen
     }
     const int code = ready ? talk(terminal_line.all(), address, ways) : 1;
+    console::cleanup(); // what is left to do may be cut short
+    fflush(stdout);
     end_within(1500, code);
     server.stop();
     common_log_flush(common_log_main());

@@ -13,11 +13,18 @@ void set_environment(const char * name, const char * value); // "": no such vari
 enum class stop { interrupt, terminate };
 
 // From here on stopped() is called, by a thread of its own, when something asks the process to end; what the process was
-// started to ignore it goes on ignoring. Once a process.
+// started to ignore it goes on ignoring. Once a process, before it has other threads: the handlers that llama.cpp's programs
+// set run in that thread as well, as they take locks which those others may hold.
 void watch_stops(void (*stopped)(stop cause));
+// For those of llama.cpp's programs whose handlers do no such thing: programs that are started from here on can be asked to
+// end as well, and Ctrl-C lets the caller's read from the terminal return.
+void share_stops();
 // The same when the parent ends, or has ended; id: its number, where it is known whose child this was meant to be, else 0.
 // False where it cannot be watched.
 bool watch_parent(long id);
+
+// A write to a pipe whose reader is gone fails, and ends nothing.
+void ignore_broken_pipes();
 
 // Lets a read from the terminal that is going on return, after Ctrl-C.
 void wake_reader();

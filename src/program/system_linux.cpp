@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
-#include <initializer_list>
 #include <thread>
 
 #include <fcntl.h>
@@ -29,6 +28,17 @@ void set_environment(const char * name, const char * value) {
 }
 
 namespace {
+
+constexpr int STOPS[] = { SIGINT, SIGTERM, SIGHUP };
+
+void mask_stops(int how) {
+    sigset_t set;
+    sigemptyset(&set);
+    for (int signal : STOPS) {
+        sigaddset(&set, signal);
+    }
+    pthread_sigmask(how, &set, nullptr);
+}
 
 // Signals are told through a pipe: hardly anything may be done in a handler.
 int told[2];
@@ -70,7 +80,8 @@ void watch_stops(void (*stopped)(stop cause)) {
         return; // without a handler each of these signals ends the process, too
     }
     std::thread(hear).detach();
-    for (int signal : { SIGINT, SIGTERM, SIGHUP }) {
+    mask_stops(SIG_BLOCK); // for this thread, and all that it starts
+    for (int signal : STOPS) {
         struct sigaction before, now = {};
         now.sa_handler = tell;
         now.sa_flags   = signal == SIGINT ? 0 : SA_RESTART; // Ctrl-C lets a read from the terminal return
@@ -81,11 +92,19 @@ void watch_stops(void (*stopped)(stop cause)) {
     }
 }
 
+void share_stops() {
+    mask_stops(SIG_UNBLOCK);
+}
+
 bool watch_parent(long id) {
     const pid_t parent   = id > 0 ? (pid_t) id : first_parent;
     const int descriptor = (int) syscall(SYS_pidfd_open, parent, 0);
     std::thread(wait_for_parent, parent, descriptor).detach();
     return true;
+}
+
+void ignore_broken_pipes() {
+    signal(SIGPIPE, SIG_IGN);
 }
 
 void wake_reader() {

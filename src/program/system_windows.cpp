@@ -88,6 +88,10 @@ void watch_stops(void (*stopped)(stop cause)) {
     SetConsoleCtrlHandler(on_event, TRUE);
 }
 
+void share_stops() {
+    // They are.
+}
+
 bool watch_parent(long id) {
     const DWORD known = id > 0 ? (DWORD) id : parent_id();
     HANDLE parent     = known ? OpenProcess(SYNCHRONIZE | PROCESS_QUERY_LIMITED_INFORMATION, FALSE, known) : nullptr;
@@ -101,6 +105,10 @@ bool watch_parent(long id) {
     }
     std::thread(wait_for_parent, parent).detach();
     return true;
+}
+
+void ignore_broken_pipes() {
+    // It is always so.
 }
 
 // llama.cpp's chat waits for keys, and Ctrl-C is none.

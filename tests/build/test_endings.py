@@ -116,6 +116,30 @@ def test_what_was_ignored_stays_ignored(ours: Program, model: Path) -> None:
         assert_ends(running, signal.SIGTERM, 0)
 
 
+def test_what_it_starts_can_be_asked_to_end(ours: Program, model: Path) -> None:
+    """Programs inherit what is blocked: for those that the server starts, nothing is."""
+    with server(ours, model) as running:
+        running.until("listening on ")
+        deadline = time.monotonic() + SOON  # the C library blocks all for a moment where it starts or ends a thread
+        while "SigBlk:\t0000000000000000" not in Path("/proc", str(running.process.pid), "status").read_text():
+            assert time.monotonic() < deadline
+
+
+def test_server_whose_log_nobody_reads_any_more(ours: Program, model: Path) -> None:
+    port = free_port()
+    command: list[str | Path] = [ours.path, "--server", "-m", model, "-c", "256", "--port", str(port), *ONE]
+    with subprocess.Popen(command, env=clean({}), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        assert process.stderr
+        while b"listening on " not in process.stderr.readline():
+            assert process.poll() is None
+        process.stderr.close()
+        body = {"prompt": "one", "n_predict": 1}
+        for _ in range(3):
+            assert post(f"http://127.0.0.1:{port}/completion", body)["content"]
+        process.terminate()
+        assert process.wait(SOON) == 0
+
+
 # --- all else: it was not done ----------------------------------------------------------------------------------------
 
 
@@ -135,10 +159,29 @@ def test_completion_that_loads(ours: Program, node: str, large: Path, number: si
         assert terminal.screen.rstrip(" \r").endswith("\r") or terminal.screen.endswith("\r")
 
 
+def test_ctrl_c_never_waits_for_the_log(ours: Program, model: Path) -> None:
+    """llama.cpp's handler writes to the log, which is locked most of the time by a model that is this fast."""
+    for pause in range(10):
+        with Running(ours, "-m", model, "-p", "one day", *LONG) as running:
+            running.until(" ")
+            time.sleep(pause / 100)
+            assert_ends(running, signal.SIGINT, 130)
+
+
 def test_command_of_llama(ours: Program, node: str, model: Path) -> None:
     with Running(ours, "bench", "-m", model, "-p", "0", "-n", "512", "-r", "100000", "-t", "1", "--numa-node", node) as running:
         running.until("NUMA node")
         assert_ends(running, signal.SIGTERM, 143)
+
+
+@pytest.mark.parametrize("mode", [("-p", "x"), ("--server",), ("--chat",)], ids=" ".join)
+def test_strict_ends_with_its_own_code(ours: Program, node: str, model: Path, mode: tuple[str, ...]) -> None:
+    """Also where the server is a thread of the chat. A report that cannot be written is a reason, too."""
+    port = ("--port", str(free_port())) if mode[0] != "-p" else ()
+    strict = ("--numa-node", node, "--numa-strict", "--numa-report", "/dev/full")
+    done = ours(*mode, *port, *strict, "-m", model, "-c", "256", *ONE)
+    assert done.returncode == 3, done.stderr
+    assert "nothing is served" in done.stderr or "could not be written" in done.stderr
 
 
 # --- the chat ---------------------------------------------------------------------------------------------------------
@@ -174,6 +217,7 @@ def test_ctrl_c_stops_the_answer_and_the_chat_goes_on(ours: Program, model: Path
         terminal.until("\n> ")
         terminal.type("/exit\r")
         assert terminal.end(SOON) == 0
+        assert terminal.echoes()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
