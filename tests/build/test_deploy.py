@@ -21,7 +21,9 @@ import pytest
 from ruamel.yaml import YAML
 
 from tests.build.programs import SECONDS, Program, clean
-from tests.core import wine
+from tests.core import cc
+from tests.wine import host
+from tools import wine
 from tools.paths import ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -227,10 +229,11 @@ int main(int argc, char ** argv) {
 
 @pytest.fixture(scope="module")
 def schtasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    wine.wine()
+    shell = host.prefix() / "drive_c" / "windows" / "system32" / "cmd.exe"
+    shell.symlink_to(wine.libraries() / shell.name)
     source = tmp_path_factory.mktemp("schtasks") / "schtasks.c"
     source.write_text(SCHTASKS, encoding="ascii")
-    return wine.compile([source], into=source.parent)
+    return cc.compile_for_windows([source], into=source.parent)
 
 
 @pytest.fixture
@@ -240,6 +243,8 @@ def windows(schtasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for name in ("llamafile-numa.exe", "a model & more.gguf"):
         (tmp_path / name).touch()
     monkeypatch.setenv("LLAMAFILE_NUMA", of_windows(tmp_path / "llamafile-numa.exe"))
+    monkeypatch.setenv("TEMP", of_windows(tmp_path))
+    monkeypatch.setenv("PATHEXT", ".COM;.EXE;.BAT;.CMD")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -249,7 +254,7 @@ def of_windows(file: Path) -> str:
 
 
 def script(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return wine.run(["cmd", "/c", of_windows(DEPLOY / "windows" / "llamafile-numa-nodes.cmd"), *arguments])
+    return host.run(["cmd", "/c", of_windows(DEPLOY / "windows" / "llamafile-numa-nodes.cmd"), *arguments])
 
 
 def lines(text: str) -> list[str]:
