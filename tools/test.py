@@ -8,13 +8,13 @@ import subprocess
 import sys
 from typing import Any
 
-from tools import build
+from tools import build, wine
 from tools.console import say
 from tools.fail import Fail
 from tools.paths import ROOT
 
 # From what fails first and fastest to what takes longest.
-ORDER = ("tests/unit", "tests/core", "tests/build", "tests/lab")
+ORDER = ("tests/unit", "tests/core", "tests/build", "tests/wine", "tests/lab")
 CHECKS = {
     "ruff check": ["ruff", "check"],
     "ruff format": ["ruff", "format", "--check"],
@@ -35,7 +35,8 @@ def register(subparsers: Any) -> None:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "test",
         help="run linters, type checks, tests",
-        description="Check the sources with ruff and mypy, build native and upstream, run pytest. What this"
+        description="Check the sources with ruff and mypy, build native, upstream and, where there is Wine,"
+        " win_amd64, run pytest. What this"
         " machine cannot run is skipped and named with the reason; where CI is set, a skip is a failure. Tests that"
         " take many minutes (marked slow) run with --slow, with -m and where CI is set.",
         epilog="Other arguments for pytest follow --, for example: python3 -m tools test tests/unit -- -x --pdb",
@@ -52,8 +53,8 @@ def run(args: argparse.Namespace) -> int:
     selected = args.tests or [folder for folder in ORDER if (ROOT / folder).is_dir()]
     check()
     if not args.tests:
-        build.build("native")
-        build.build("upstream")
+        for flavour in ("native", "upstream", *(["win_amd64"] if wine.installed() else [])):
+            build.build(flavour)
     markers = args.m if args.m or args.slow or ci else "not slow"
     command = [sys.executable, "-m", "pytest", *selected, *(["-k", args.k] if args.k else [])]
     command += ["-m", markers] if markers else []

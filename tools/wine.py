@@ -35,6 +35,13 @@ def program() -> Path:
     raise Fail("no wine64: install Wine (Debian: wine64)")
 
 
+def installed() -> bool:
+    try:
+        return program().is_file()
+    except Fail:
+        return False
+
+
 def libraries() -> Path:
     """The folder with Wine's own libraries for Windows programs."""
     folder = program().resolve().parent

@@ -35,14 +35,8 @@ def missing(programs: Collection[str] = ()) -> str | None:
     if lacking:
         packages = " ".join(sorted({PROGRAMS[program] for program in lacking}))
         return f"the lab needs {', '.join(lacking)}; on Debian: apt-get install {packages}"
-    return missing_wine() if any(name.endswith(".exe") for name in programs) else None
-
-
-def missing_wine() -> str | None:
-    try:
-        wine.program()
-    except Fail as failure:
-        return str(failure)
+    if any(name.endswith(".exe") for name in programs) and not wine.installed():
+        return "the lab needs wine64 for Windows programs; on Debian: apt-get install wine64"
     return None
 
 
