@@ -36,9 +36,8 @@ def register(subparsers: Any) -> None:
         "test",
         help="run linters, type checks, tests",
         description="Check the sources with ruff and mypy, build native, upstream and, where there is Wine,"
-        " win_amd64, run pytest. What this"
-        " machine cannot run is skipped and named with the reason; where CI is set, a skip is a failure. Tests that"
-        " take many minutes (marked slow) run with --slow, with -m and where CI is set.",
+        " win_amd64, run pytest. What this machine cannot run is skipped and named with the reason; where CI is set, a"
+        " skip is a failure. Tests that take many minutes (marked slow) run with --slow, with -m and where CI is set.",
         epilog="Other arguments for pytest follow --, for example: python3 -m tools test tests/unit -- -x --pdb",
     )
     parser.add_argument("tests", nargs="*", metavar="TEST", help="files or folders; all, if none is given")

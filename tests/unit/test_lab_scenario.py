@@ -16,7 +16,7 @@ MACHINE = Machine("pair", (Node(512, frozenset({0, 2})), Node(256, frozenset({1,
 GOOD = """\
 title = "A title"
 machine = "pair"
-steps = ["cache model 0", "run one", "drop", "run two three", "own model", "run self"]
+steps = ["cache model 0", "run one", "drop", "small-pages", "run two three", "own model", "run self"]
 
 [run.one]
 program = "llama"
@@ -48,7 +48,14 @@ def parse(text: str) -> scenario.Scenario:
 def test_a_scenario() -> None:
     parsed = parse(GOOD)
     assert (parsed.name, parsed.title, parsed.machine) == ("sample", "A title", MACHINE)
-    assert parsed.steps == (("cache", "model", "0"), ("run", "one"), ("drop",), ("run", "two", "three"), *OWN)
+    assert parsed.steps == (
+        ("cache", "model", "0"),
+        ("run", "one"),
+        ("drop",),
+        ("small-pages",),
+        ("run", "two", "three"),
+        *OWN,
+    )
     under = ("numactl", "--membind=1")
     assert parsed.runs["one"] == Run("one", "llama", "model", ("-t", "2"), under, Expect(node=1, weights=0))
     assert parsed.runs["two"].expect == Expect(exit=2, says=("no node .*",))
@@ -143,6 +150,7 @@ def test_the_script() -> None:
         "look one /disk/model.gguf",
         "stop one",
         "drop",
+        "huge never",
         f"start two 8081 {limit} cpuset 0-1 0 {user} {ours} {model} 8081 --numa-report /tmp/two.json --numa-node 1",
         f"start three 8082 {limit} {user} {ours} -m /disk/synthetic.gguf --port 8082 --numa-report /tmp/three.json",
         "look two /disk/model.gguf",

@@ -20,7 +20,8 @@ A scenario file:
 
 Steps: `drop` empties the page cache (each scenario begins so), `cache FILE NODE` reads a file so that its
 cached pages lie on that node, `own FILE` gives it to the user that programs run as until the scenario ends,
-`run NAME...` starts the named programs, looks at each once all of them serve, and ends them.
+`small-pages` keeps the kernel from making huge ones until then, `run NAME...` starts the named programs, looks at each
+once all of them serve, and ends them.
 """
 
 from __future__ import annotations
@@ -166,7 +167,7 @@ def parse_expect(table: Mapping[str, Any], machine: Machine, where: str) -> Expe
 def parse_step(step: str, runs: Mapping[str, Run], machine: Machine, where: str) -> tuple[str, ...]:
     files = "|".join(FILES)
     match words := tuple(step.split()):
-        case ("drop",):
+        case ("drop",) | ("small-pages",):
             return words
         case ("cache", file, node) if file in FILES and node in map(str, range(len(machine.nodes))):
             return words
@@ -174,7 +175,7 @@ def parse_step(step: str, runs: Mapping[str, Run], machine: Machine, where: str)
             return words
         case ("run", *wanted) if wanted and set(wanted) <= set(runs):
             return words
-    raise Fail(f"{where}: step {step!r} is none of: drop; cache {files} NODE; own {files}; run NAME...")
+    raise Fail(f"{where}: step {step!r} is none of: drop; cache {files} NODE; own {files}; small-pages; run NAME...")
 
 
 def parse_machines(text: str) -> dict[str, Machine]:

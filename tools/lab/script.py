@@ -32,6 +32,8 @@ def lines(scenario: Scenario) -> list[str]:
         match step:
             case ("drop",):
                 result.append("drop")
+            case ("small-pages",):
+                result.append("huge never")
             case ("cache", file, node):
                 result.append(f"cache {disk.path(file)} {node}")
             case ("own", file):

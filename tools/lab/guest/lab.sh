@@ -17,7 +17,12 @@ begin() { # SCENARIO
 
 end() {
     chown 0 /disk/*
+    huge always
     echo | tell done
+}
+
+huge() { # always or never: huge pages for memory of which nothing is said
+    echo "$1" >/sys/kernel/mm/transparent_hugepage/enabled
 }
 
 drop() { # the page cache
