@@ -146,6 +146,34 @@ with Server({str(model)!r}, arguments={SMALL!r}) as server:
     assert not is_running(pid)
 
 
+def test_server_ends_with_its_python(package: Path, model: Path) -> None:
+    """Killed, so that nothing is left of it that could end the server. That a thread ended before means nothing."""
+    text = f"""
+import os, signal, threading
+from llamafile_numa import Server
+server = Server({str(model)!r}, arguments={SMALL!r})
+thread = threading.Thread(target=server.start)
+thread.start()
+thread.join()
+print(server.pid, flush=True)
+input()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    command = [sys.executable, "-c", text]
+    environment = clean({"PYTHONPATH": str(package.parent)})
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        pid = int(process.stdout.readline())
+        time.sleep(2)
+        assert is_running(pid)
+        process.stdin.write("\n")
+        process.stdin.close()
+        assert gone_within(5, pid)
+
+
 # --- the README ------------------------------------------------------------------------------------------------------
 
 
