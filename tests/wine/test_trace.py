@@ -6,7 +6,9 @@ way to memory there is, and that all of it is given back, its trace tells.
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,7 +33,7 @@ SECTOR = 4096
 NO_BUFFERING = 0x20000000
 OVERLAPPED = 0x40000000
 
-FILES = ("CreateFileW", "ReOpenFile", "ReadFile")
+FILES = ("CreateFileW", "ReOpenFile", "ReadFile", "GetOverlappedResult")
 THREADS = ("CreateThread", "SetThreadGroupAffinity", "SetThreadIdealProcessorEx")
 LOOKS = ("PrefetchVirtualMemory", "K32QueryWorkingSetEx")
 SHOWN = (*ledger.SHOWN, *(f"kernel32.{name}" for name in (*FILES, *THREADS, *LOOKS)))
@@ -58,9 +60,9 @@ class Traced:
         return self.trace.calls[0].thread
 
 
-def run(program: WindowsProgram, folder: Path, model: Path, *flags: str) -> Traced:
+def run(program: WindowsProgram, folder: Path, model: Path, *flags: str, shown: Sequence[str] = SHOWN) -> Traced:
     file = folder / "report.json"
-    traced = replace(program, prefix=host.prefix(*SHOWN), debug="+relay,+pid")
+    traced = replace(program, prefix=host.prefix(*shown), debug="+relay,+pid")
     done = traced.ok(*flags, "--numa-report", file, "-m", model, *GENERATE)
     everything = relay.parse(done.stderr.splitlines())
     # The first process is the program; wineboot comes later.
@@ -168,16 +170,47 @@ def test_a_copy_maps_nothing(copied: Traced) -> None:
     assert copied.report["weights_mode"] == "copy"
 
 
+def direct_reads(traced: Traced) -> list[relay.Call]:
+    """Reads that leave nothing in the file cache."""
+    direct = NO_BUFFERING | OVERLAPPED
+    files = {call.returned for call in traced.calls("ReOpenFile") if call.low(3) & direct == direct}
+    return [call for call in traced.calls("ReadFile") if call.arguments[0] in files]
+
+
 def test_a_copy_is_read_past_the_cache(copied: Traced, model: Path) -> None:
-    """By overlapped reads of whole sectors, several at once, to memory that begins with a sector."""
-    direct = {
-        call.returned for call in copied.calls("ReOpenFile") if call.low(3) & NO_BUFFERING and call.low(3) & OVERLAPPED
-    }
-    reads = [call for call in copied.calls("ReadFile") if call.arguments[0] in direct]
-    assert reads
+    """By overlapped reads of whole sectors, to memory that begins with a sector."""
+    reads = direct_reads(copied)
     assert all(call.low(2) % SECTOR == 0 and call.arguments[1] % SECTOR == 0 for call in reads)
     assert all(call.arguments[4] for call in reads)  # OVERLAPPED
     assert sum(call.low(2) for call in reads) >= 0.9 * model.stat().st_size
+
+
+def test_several_reads_are_in_flight(copied: Traced) -> None:
+    begun = [(call.began, 1) for call in direct_reads(copied)]
+    ended = [(call.ended or 0, -1) for call in copied.calls("GetOverlappedResult")]
+    in_flight = itertools.accumulate(change for _, change in sorted(begun + ended))
+    assert max(in_flight) >= 4
+
+
+def test_files_are_closed(copied: Traced) -> None:
+    opened = Counter(call.returned or 0 for call in copied.calls("ReOpenFile"))
+    closed = Counter(call.arguments[0] for call in copied.calls("CloseHandle"))
+    assert opened
+    assert not opened - closed
+
+
+@pytest.mark.real_model
+def test_a_real_model_is_read_straight_to_its_place(two_nodes: WindowsProgram, tmp_path: Path) -> None:
+    """Its weights lie as the disk wants them, and few are repacked, so there is no buffer in between."""
+    without_heap = [name for name in SHOWN if not name.startswith("ntdll.")]
+    model, flags = models.real_model(), ("--numa-node", str(NODE), "--numa-weights", "copy", "-t", "1")
+    traced = run(two_nodes, tmp_path, model, *flags, shown=without_heap)
+    reads = direct_reads(traced)
+    regions = traced.ledger.of("VirtualAllocExNuma")
+    to = [next((one for one in regions if one.name <= call.arguments[1] < one.name + one.size), None) for call in reads]
+    straight = sum(call.low(2) for call, region in zip(reads, to, strict=True) if region)
+    assert straight >= 0.9 * model.stat().st_size
+    assert nodes(regions) == {NODE}
 
 
 # --- threads ---------------------------------------------------------------------------------------------------------
