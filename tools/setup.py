@@ -28,7 +28,7 @@ SYSTEM_PACKAGES = {
     "qemu-system-x86": "machines with several NUMA nodes",
     "systemd": "systemd-analyze checks the unit of deploy/",
     "util-linux": "unshare and taskset",
-    "wine64": "runs the Windows half of the core",
+    "wine64": "runs what is built for Windows",
 }
 
 

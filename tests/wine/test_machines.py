@@ -189,6 +189,21 @@ def test_two_different_nodes_are_an_error(windows: WindowsProgram, made_up: Made
     assert_one_clear_line(program, ["--numa-node", "0", "--numa-node", "1"], "twice, as 0 and as 1; one process")
 
 
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--numa-node", "1x"],
+        ["--numa-node", "-1"],
+        ["--numa-node", "4294967296"],
+        ["--numa-node", ""],
+        ["--numa-node", "0", "--numa-node", "2"],
+        ["--numa-node", "0", "--numa", "distribute"],
+    ],
+)
+def test_bad_input_names_the_nodes_there_are(windows: WindowsProgram, made_up: MadeUpMachine, flags: list[str]) -> None:
+    assert_one_clear_line(windows.on(made_up(MACHINES["sparse"])), flags, "; nodes here: 0,2,10\n")
+
+
 def test_strict_ends_with_its_own_code(windows: WindowsProgram, made_up: MadeUpMachine, model: Path) -> None:
     """Wine says of every page that it is on node 0: nothing is served from there for who wants node 1."""
     needs_cpus(0, 1)
