@@ -42,8 +42,9 @@ CALLS = {
             FlsAlloc FlsSetValue FormatMessageA FreeEnvironmentStringsW FreeLibrary GetActiveProcessorCount
             GetCommandLineW GetConsoleMode GetConsoleScreenBufferInfo GetCurrentDirectoryW GetCurrentProcess
             GetCurrentProcessId GetCurrentProcessorNumberEx GetCurrentThread GetCurrentThreadId GetEnvironmentStringsW
-            GetEnvironmentVariableW GetExitCodeProcess GetFileInformationByHandle GetFileInformationByHandleEx
-            GetFileSizeEx GetFileType GetFinalPathNameByHandleW GetLargePageMinimum GetLastError
+            GetEnvironmentVariableW GetExitCodeProcess GetFileAttributesW GetFileInformationByHandle
+            GetFileInformationByHandleEx GetFileSizeEx GetFileType GetFinalPathNameByHandleW GetLargePageMinimum
+            GetLastError
             GetLogicalProcessorInformationEx GetModuleFileNameW GetModuleHandleW GetNumaAvailableMemoryNodeEx GetOEMCP
             GetOverlappedResult GetProcAddress GetProcessAffinityMask GetProcessGroupAffinity GetProcessTimes
             GetProcessWorkingSetSize GetStdHandle GetSystemInfo GetSystemTimePreciseAsFileTime GetTempPathW
