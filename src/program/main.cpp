@@ -16,7 +16,7 @@
 #include <cstring>
 
 // Take the flag out of the arguments. The number of the process to end with, 0: the parent, whoever it is; -1: none. The twin
-// in the environment may name it, so that one that has ended already is missed.
+// in the environment may name it, so that a parent that has ended already is noticed.
 static long end_of_parent(int * argc, char ** argv) {
     const char * set = getenv("LLAMAFILE_NUMA_EXIT_WITH_PARENT");
     long parent      = set && *set && strcmp(set, "0") != 0 ? strtol(set, nullptr, 10) : -1;
