@@ -8,9 +8,6 @@
 
 #include <stdatomic.h>
 
-// What could be had of the operating system, best first.
-enum held_policy { HELD_BIND, HELD_PREFERRED, HELD_CPUS_ONLY, HELD_NONE };
-
 // Written once by numa_node_start, before there is a second thread, except what says otherwise.
 struct numa_core {
     bool                active;

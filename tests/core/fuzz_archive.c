@@ -1,17 +1,10 @@
 // libFuzzer target: any bytes are an archive, whose members lie in it, or are refused with one line.
 #include "archive.h"
+#include "fuzz.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define HOLDS(condition)                                                            \
-    do {                                                                            \
-        if (!(condition)) {                                                         \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-            abort();                                                                \
-        }                                                                           \
-    } while (0)
 
 struct bytes {
     const uint8_t * at;

@@ -1,17 +1,10 @@
 // libFuzzer target: any bytes are a list and a mask, parsed or refused.
 #include "node_set.h"
+#include "fuzz.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define HOLDS(condition)                                                            \
-    do {                                                                            \
-        if (!(condition)) {                                                         \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-            abort();                                                                \
-        }                                                                           \
-    } while (0)
 
 typedef int parser(const char * text, size_t len, struct node_set * set);
 

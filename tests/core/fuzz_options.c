@@ -2,17 +2,10 @@
 // libFuzzer target: words divided by NULs are a command line, those that begin with LLAMA_ARG_NUMA the environment.
 #include "numa_node.h"
 #include "options.h"
+#include "fuzz.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define HOLDS(condition)                                                            \
-    do {                                                                            \
-        if (!(condition)) {                                                         \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-            abort();                                                                \
-        }                                                                           \
-    } while (0)
 
 enum { MOST = 64 };
 

@@ -1,17 +1,10 @@
 // libFuzzer target: any bytes are records of nodes and of cores, read or refused.
 #include "topology_windows.h"
+#include "fuzz.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define HOLDS(condition)                                                            \
-    do {                                                                            \
-        if (!(condition)) {                                                         \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-            abort();                                                                \
-        }                                                                           \
-    } while (0)
 
 static bool available(int node, uint64_t * bytes, void * context) {
     const uint8_t how = *(const uint8_t *) context;
