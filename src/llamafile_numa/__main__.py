@@ -5,9 +5,9 @@ On Windows the program is a child of this process (and this one of the launcher 
 - arguments, environment, standard streams, and its exit code, which becomes this process's;
 - Ctrl-C and Ctrl-Break, which Windows sends to each process of a console;
 - a processor affinity (`start /AFFINITY`), which child processes inherit;
+- the end of this process, a forced one, too, with which the program ends;
 - not `start /NODE` by itself, a hint for the one process that `start` makes: start the program there, which is where
-  `find_bin()` says, or give --numa-node;
-- not a forced end: who kills this process leaves the program running, unless it was given --exit-with-parent.
+  `find_bin()` says, or give --numa-node.
 """
 
 import os
@@ -33,7 +33,8 @@ def main() -> NoReturn:
     for name in ("SIGINT", "SIGBREAK"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
-    code = subprocess.run(command, check=False).returncode
+    environment = {**os.environ, "LLAMAFILE_NUMA_EXIT_WITH_PARENT": str(os.getpid())}
+    code = subprocess.run(command, env=environment, check=False).returncode
     # Codes of 32 bits, 0xC0000005 for one; exit() takes them with a sign, and makes -1 of any that is too large.
     sys.exit(code - (1 << 32) if code >= 1 << 31 else code)
 

@@ -159,7 +159,7 @@ class _Run:
                 self.log_start = log.tell()
                 self.process = subprocess.Popen(
                     server._command(self.port, self.report_file),
-                    env={**os.environ, "LLAMAFILE_NUMA_EXIT_WITH_PARENT": "1"},
+                    env={**os.environ, "LLAMAFILE_NUMA_EXIT_WITH_PARENT": str(os.getpid())},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,

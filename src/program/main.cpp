@@ -8,6 +8,7 @@
 #include "modes.h"
 #include "progress.h"
 #include "stop.h"
+#include "system.h"
 
 #include "numa_node.h"
 
@@ -16,9 +17,11 @@
 #include <cstring>
 
 // Take the flag out of the arguments. The number of the process to end with, 0: the parent, whoever it is; -1: none. The twin
-// in the environment may name it, so that a parent that has ended already is noticed.
+// in the environment may name it, so that a parent that has ended already is noticed; for what is started from here, that
+// is this process.
 static long end_of_parent(int * argc, char ** argv) {
-    const char * set = getenv("LLAMAFILE_NUMA_EXIT_WITH_PARENT");
+    static const char * const TWIN = "LLAMAFILE_NUMA_EXIT_WITH_PARENT";
+    const char * set = getenv(TWIN);
     long parent      = set && *set && strcmp(set, "0") != 0 ? strtol(set, nullptr, 10) : -1;
     int kept         = 0;
     parent = parent == 1 ? 0 : parent; // just yes
@@ -30,6 +33,9 @@ static long end_of_parent(int * argc, char ** argv) {
         }
     }
     argv[*argc = kept] = nullptr;
+    if (parent > 0) {
+        set_environment(TWIN, "1");
+    }
     return parent;
 }
 

@@ -336,3 +336,25 @@ def test_lives_on_without_its_parent_otherwise(ours: Program, model: Path) -> No
         parent.process.wait()
         time.sleep(0.5)
         assert "ok" in get(f"http://127.0.0.1:{port}/health")
+
+
+def children(process: int) -> list[int]:
+    return [int(child) for file in Path(f"/proc/{process}/task").glob("*/children") for child in file.read_text().split()]
+
+
+def test_what_it_starts_ends_with_it(ours: Program, model: Path, tmp_path: Path) -> None:
+    """Not only with the process that was named."""
+    (tmp_path / "small.gguf").symlink_to(model)
+    port = str(free_port())
+    flags = ("--server", "--models-dir", tmp_path, "-c", "256", *ONE, "--port", port)
+    with Running(ours, *flags, **{TWIN: str(os.getpid())}) as router:
+        router.until("listening on ")
+        assert post(f"http://127.0.0.1:{port}/completion", {"model": "small", "prompt": "one", "n_predict": 1})["content"]
+        started = children(router.process.pid)
+        assert started
+        router.process.kill()
+        router.process.wait()
+        deadline = time.monotonic() + SOON
+        while any(Path("/proc", str(one)).exists() for one in started):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)

@@ -104,6 +104,13 @@ def test_on_windows_interrupts_are_the_program_s(package: Path) -> None:
 
 
 @posix
+def test_on_windows_the_program_ends_with_its_starter(package: Path) -> None:
+    """As on Linux, where the one becomes the other."""
+    done = as_windows(package, 'test "$LLAMAFILE_NUMA_EXIT_WITH_PARENT" = $PPID')
+    assert done.returncode == 0
+
+
+@posix
 def test_on_windows_a_missing_program_is_told(package: Path) -> None:
     _, done = python(package, "-c", AS_WINDOWS)
     assert done.returncode == 1
@@ -113,7 +120,7 @@ def test_on_windows_a_missing_program_is_told(package: Path) -> None:
 @pytest.mark.parametrize(("code", "passed"), [(3, 3), (0xC0000005, -0x3FFFFFFB)])
 def test_on_windows_exit_codes_keep_their_bits(package: Path, program: Path, code: int, passed: int) -> None:
     program.rename(program.with_suffix(".exe"))
-    run = f"subprocess.run = lambda command, check: subprocess.CompletedProcess(command, {code})\n"
+    run = f"subprocess.run = lambda command, **_: subprocess.CompletedProcess(command, {code})\n"
     script = AS_WINDOWS.replace("main()\n", f"{run}try: main()\nexcept SystemExit as ended: print(ended.code)\n")
     _, done = python(package, "-c", script)
     assert done.stdout == f"{passed}\n"
