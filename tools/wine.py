@@ -52,15 +52,16 @@ def libraries() -> Path:
     raise Fail(f"the libraries of Wine are at none of the usual places around {folder}")
 
 
-def make_prefix(folder: Path, *, relay: Iterable[str] = ()) -> Path:
+def make_prefix(folder: Path, *, relay: Iterable[str] = (), programs: Iterable[str] = ()) -> Path:
     """Make a prefix in an empty folder: drive C with what Wine insists on, drive Z with everything there is.
 
     relay: what WINEDEBUG=+relay is to show, `kernel32.VirtualFree` for one; everything, if nothing is given.
+    programs: of Wine's own, which drive C is to have: `conhost.exe`, without which there is no console, for one.
     """
     system = folder / "drive_c" / "windows" / "system32"
     system.mkdir(parents=True)
-    for library in libraries().glob("*.dll"):
-        (system / library.name).symlink_to(library)
+    for file in (*libraries().glob("*.dll"), *(libraries() / program for program in programs)):
+        (system / file.name).symlink_to(file)
     (folder / "dosdevices").mkdir()
     (folder / "dosdevices" / "c:").symlink_to("../drive_c")
     (folder / "dosdevices" / "z:").symlink_to("/")

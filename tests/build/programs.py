@@ -12,7 +12,7 @@ from typing import Any
 GENERATE = ("-p", "one day ban", "-n", "12", "-c", "256", "--temp", "0")
 # A model that is not there: the program has to speak before it looks for one.
 NO_MODEL = ("-m", "/no/such/model.gguf", "-p", "x", "-n", "1")
-SECONDS = 120  # after this a run counts as hanging
+SECONDS = 240  # after this a run counts as hanging
 
 
 @dataclass(frozen=True)
@@ -22,14 +22,20 @@ class Program:
     path: Path
     arguments: tuple[str, ...] = ()
 
+    def command(self, *arguments: str | Path) -> list[str]:
+        return [str(self.path), *self.arguments, *map(str, arguments)]
+
+    def environment(self, **more: str) -> dict[str, str]:
+        return clean(more)
+
     def __call__(self, *arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-        command = [str(self.path), *self.arguments, *map(str, arguments)]
         return subprocess.run(
-            command,
-            env=clean(environment),
+            self.command(*arguments),
+            env=self.environment(**environment),
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             timeout=SECONDS,
             check=False,
         )

@@ -7,13 +7,14 @@ import os
 import socket
 import subprocess
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.build.programs import SECONDS, Program, clean
+from tests.build.programs import SECONDS, Program
 
 PORTS = range(18400, 18500)
 
@@ -50,8 +51,8 @@ class Running:
         self.silent = False  # from here on
         self.news = threading.Condition()
         self.process = subprocess.Popen(
-            [str(program.path), *program.arguments, *map(str, arguments)],
-            env=clean(environment),
+            program.command(*arguments),
+            env=program.environment(**environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -91,6 +92,40 @@ class Running:
         code = self.process.wait(seconds)
         self.reader.join()
         return code
+
+
+@contextmanager
+def serving(program: Program, *arguments: str | Path, health: str = "/health", **environment: str) -> Iterator[str]:
+    """The address of a server that is up; it is ended, and has to end by itself, at the end of the block."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    with subprocess.Popen(
+        program.command(*arguments, "--host", "127.0.0.1", "--port", port),
+        env=program.environment(**environment),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        try:
+            wait_until_up(f"http://127.0.0.1:{port}{health}", process)
+            yield f"http://127.0.0.1:{port}"
+            process.terminate()
+            process.wait(SECONDS)
+        finally:
+            process.kill()
+
+
+def wait_until_up(url: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        assert process.poll() is None, f"the server ended with {process.returncode}"
+        try:
+            with urllib.request.urlopen(url):
+                return
+        except OSError:
+            time.sleep(0.05)
+    raise AssertionError("the server did not come up")
 
 
 def get(url: str) -> str:

@@ -11,9 +11,11 @@ import struct
 import subprocess
 import termios
 import time
+import tty
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from tests.build.programs import SECONDS, clean
 
@@ -21,25 +23,32 @@ ROWS, COLUMNS = 24, 100
 
 
 class Terminal:
-    """Starts a program on a fresh terminal; at the end of the block it is killed if it still runs."""
+    """Starts a program on a fresh terminal; at the end of the block it is killed if it still runs.
 
-    def __init__(self, command: Sequence[str | Path], *, seconds: float = SECONDS, **environment: str) -> None:
+    raw: the terminal hands on what is typed, key by key; the echo, Ctrl-C and hanging up are the program's to deal with.
+    """
+
+    def __init__(
+        self, command: Sequence[str | Path], *, seconds: float = SECONDS, raw: bool = False, **environment: str
+    ) -> None:
         self.screen = ""  # all that was written
         self.seen = 0  # characters of it that until() has passed
         self.seconds = seconds
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        if raw:
+            tty.setraw(slave)
         self.process = subprocess.Popen(
             list(map(str, command)),
             env=clean({"TERM": "xterm", **environment}),
             stdin=slave,
             stdout=slave,
             stderr=slave,
-            preexec_fn=take_terminal,
+            preexec_fn=os.setsid if raw else take_terminal,
         )
         os.close(slave)
 
-    def __enter__(self) -> Terminal:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -48,10 +57,14 @@ class Terminal:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        os.close(self.master)
+        if self.master >= 0:
+            os.close(self.master)
 
     def read(self, seconds: float) -> bool:
         """Take in what comes within so many seconds; false where nothing came, or nothing will."""
+        if self.master < 0:
+            time.sleep(seconds)
+            return False
         if not select.select([self.master], [], [], seconds)[0]:
             return False
         try:
@@ -71,6 +84,11 @@ class Terminal:
         before = self.screen[self.seen : at]
         self.seen = at + len(text)
         return before
+
+    def close(self) -> None:
+        """As a window is closed."""
+        os.close(self.master)
+        self.master = -1
 
     def type(self, text: str) -> None:
         os.write(self.master, text.encode())

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
-import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.build.programs import GENERATE, SECONDS, Program, clean
+from tests.build.programs import GENERATE, Program
+from tests.build.servers import post, serving
 from tools import models
 
 FEATURES = "LLAMAFILE = 1"
@@ -67,44 +61,6 @@ def test_same_cpu_features_as_upstream(ours: Program, theirs: Program, model: Pa
 
 
 # --- serving ---------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def serving(program: Program, *arguments: str | Path, health: str = "/health", **environment: str) -> Iterator[str]:
-    """The address of a server that is up; it is ended, and has to end by itself, at the end of the block."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    command = [str(program.path), *program.arguments, *map(str, arguments), "--host", "127.0.0.1", "--port", port]
-    with subprocess.Popen(
-        command, env=clean(environment), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
-        try:
-            wait_until_up(f"http://127.0.0.1:{port}{health}", process)
-            yield f"http://127.0.0.1:{port}"
-            process.terminate()
-            process.wait(SECONDS)
-        finally:
-            process.kill()
-
-
-def wait_until_up(url: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
-        assert process.poll() is None, f"the server ended with {process.returncode}"
-        try:
-            with urllib.request.urlopen(url):
-                return
-        except OSError:
-            time.sleep(0.05)
-    raise AssertionError("the server did not come up")
-
-
-def post(url: str, body: dict[str, Any]) -> dict[str, Any]:
-    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=SECONDS) as response:
-        answer: dict[str, Any] = json.load(response)
-    return answer
 
 
 def test_serves_what_upstream_says(ours: Program, node: str, model: Path, expected: str, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.build.gguf_files import write_projector, write_split
 from tests.build.programs import GENERATE, Program, clean
-from tests.build.test_generate import post, serving
+from tests.build.servers import post, serving
 from tools import models, pack
 
 MODES = ("auto", "map", "copy")

@@ -13,7 +13,7 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
 
 from tests.build.programs import Program
-from tests.build.test_generate import serving
+from tests.build.servers import serving
 from tools import models
 
 SMALL = ("-c", "2048", "-t", "1")  # two threads that wait for each other are slow where others work, too

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.build.programs import SECONDS, Program
-from tests.build.test_generate import serving
+from tests.build.servers import serving
 from tools import models
 from tools.paths import BUILD
 

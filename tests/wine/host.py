@@ -19,7 +19,7 @@ SECONDS = 300
 
 
 @functools.cache
-def prefix(*relay: str) -> Path:
+def prefix(*relay: str, programs: tuple[str, ...] = ()) -> Path:
     """A prefix that lives as long as this process; skips the calling test where there is no Wine. See make_prefix."""
     try:
         wine.program()
@@ -27,7 +27,7 @@ def prefix(*relay: str) -> Path:
         pytest.skip(str(failure))
     folder = Path(tempfile.mkdtemp(prefix="llamafile-numa-wine-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return wine.make_prefix(folder, relay=relay)
+    return wine.make_prefix(folder, relay=relay, programs=programs)
 
 
 def run(command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:

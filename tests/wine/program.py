@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.build.programs import Program, clean
 from tests.wine import sysfs
 from tools import wine
-
-SECONDS = 240  # after this a run counts as hanging
 
 
 @dataclass(frozen=True)
@@ -35,15 +32,3 @@ class WindowsProgram(Program):
 
     def environment(self, **more: str) -> dict[str, str]:
         return wine.environment(self.prefix, debug=self.debug, base=clean(more))
-
-    def __call__(self, *arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(*arguments),
-            env=self.environment(**environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=SECONDS,
-            check=False,
-        )

@@ -8,18 +8,14 @@ for SYNTHETIC, by 0.3 for REAL. The likelihoods themselves are compared as numbe
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.build.programs import Program, usable_node
-from tests.build.test_generate import post, serving, wait_until_up
-from tests.wine.program import SECONDS, WindowsProgram
+from tests.build.servers import Running, free_port, post, serving
+from tests.wine.program import WindowsProgram
 from tools import models
 from tools.lab import evidence
 
@@ -56,28 +52,6 @@ def test_another_seed_is_another_model(two_nodes: WindowsProgram, expected: str)
 # --- the real model, served ------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def serving_windows(program: WindowsProgram, *arguments: str | Path) -> Iterator[tuple[str, int]]:
-    """The address of a server that is up, and its process, which is ended at the end of the block."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    command = program.command("--server", *arguments, "--host", "127.0.0.1", "--port", port)
-    with subprocess.Popen(
-        command,
-        env=program.environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as process:
-        try:
-            wait_until_up(f"http://127.0.0.1:{port}/health", process)
-            yield f"http://127.0.0.1:{port}", process.pid
-        finally:
-            process.kill()
-            process.wait(SECONDS)
-
-
 def threads(pid: int) -> list[evidence.Thread]:
     """Every thread of a process, with the CPUs that Linux lets it run on."""
     status = [file.read_text(encoding="utf-8") for file in Path(f"/proc/{pid}/task").glob("*/status")]
@@ -90,10 +64,12 @@ def test_workers_are_where_linux_sees_them(two_nodes: WindowsProgram, tmp_path: 
     file = tmp_path / "report.json"
     model = models.synthetic_model(1)
     flags = ("--numa-node", "1", "-t", "3", "--numa-report", file, "-m", model, "-c", "256", "-np", "1")
-    with serving_windows(two_nodes, *flags) as (url, pid):
-        post(f"{url}/completion", {"prompt": "one", "n_predict": 1})
+    port = free_port()
+    with Running(two_nodes, "--server", "--port", str(port), *flags) as running:
+        running.until("listening on ")
+        post(f"http://127.0.0.1:{port}/completion", {"prompt": "one", "n_predict": 1})
         report = json.loads(file.read_text(encoding="utf-8"))
-        bound = [thread for thread in threads(pid) if thread.cpus == {1}]
+        bound = [thread for thread in threads(running.process.pid) if thread.cpus == {1}]
     assert report["threads"] == {"workers": 3, "bound": 3}
     assert len(bound) >= 3
 
@@ -104,7 +80,7 @@ def test_real_model(two_nodes: WindowsProgram, linux: Program) -> None:
     flags = ("-m", models.real_model(), "-c", "256", "-np", "1", "-t", "1")
     with serving(linux, "--server", "--numa-node", usable_node(linux), *flags) as url:
         theirs = post(f"{url}/completion", REAL)
-    with serving_windows(two_nodes, "--numa-node", "1", *flags) as (url, _):
+    with serving(two_nodes, "--server", "--numa-node", "1", *flags) as url:
         ours = post(f"{url}/completion", REAL)
     assert ours["content"] == theirs["content"]
     assert ours["content"].startswith(" Wednesday, Thursday, Friday, Saturday, Sunday,")
