@@ -37,7 +37,8 @@ def register(subparsers: Any) -> None:
         help="run linters, type checks, tests",
         description="Check the sources with ruff and mypy, build native, upstream and, where there is Wine,"
         " win_amd64, run pytest. What this machine cannot run is skipped and named with the reason; where CI is set, a"
-        " skip is a failure. Tests that take many minutes (marked slow) run with --slow, with -m and where CI is set.",
+        " skip is a failure. Tests that take many minutes (marked slow) run with --slow, with -m and where CI is set;"
+        " those marked long only with -m long.",
         epilog="Other arguments for pytest follow --, for example: python3 -m tools test tests/unit -- -x --pdb",
     )
     parser.add_argument("tests", nargs="*", metavar="TEST", help="files or folders; all, if none is given")
@@ -54,9 +55,8 @@ def run(args: argparse.Namespace) -> int:
     if not args.tests:
         for flavour in ("native", "upstream", *(["win_amd64"] if wine.installed() else [])):
             build.build(flavour)
-    markers = args.m if args.m or args.slow or ci else "not slow"
-    command = [sys.executable, "-m", "pytest", *selected, *(["-k", args.k] if args.k else [])]
-    command += ["-m", markers] if markers else []
+    markers = args.m or ("not long" if args.slow or ci else "not slow and not long")
+    command = [sys.executable, "-m", "pytest", *selected, "-m", markers, *(["-k", args.k] if args.k else [])]
     command += ["--no-skips", "--continue-on-collection-errors"] if args.no_skips or ci else []
     return subprocess.run(command, cwd=ROOT, check=False).returncode
 

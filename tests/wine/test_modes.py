@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+import urllib.request
 from pathlib import Path
 
 import pytest
 
-from tests.build.programs import GENERATE, NO_MODEL
+from tests.build.programs import GENERATE, NO_MODEL, SECONDS
 from tests.build.servers import Running, free_port, get, post, serving, taken
 from tests.build.test_modes import ASKS, BROKEN, assert_one_line
 from tests.wine.program import WindowsProgram
@@ -113,6 +115,14 @@ def test_quantize_and_perplexity(windows: WindowsProgram, model: Path, tmp_path:
 # --- what is served --------------------------------------------------------------------------------------------------
 
 
+def get_page(url: str) -> bytes:
+    """As browsers ask for it, which all take it compressed."""
+    request = urllib.request.Request(url, headers={"Accept-Encoding": "gzip"})
+    with urllib.request.urlopen(request, timeout=SECONDS) as response:
+        text: bytes = response.read()
+    return text
+
+
 def test_page_and_verdict(two_nodes: WindowsProgram, model: Path, tmp_path: Path) -> None:
     file = tmp_path / "report.json"
     flags = ("--server", "--numa-node", "1", "--numa-report", file, "-m", model, *SERVED, "--metrics")
@@ -121,7 +131,7 @@ def test_page_and_verdict(two_nodes: WindowsProgram, model: Path, tmp_path: Path
         assert json.loads(get(f"{url}/numa")) == report
         assert json.loads(get(f"{url}/props"))["numa"] == report
         metrics = get(f"{url}/metrics").splitlines()
-        page = get(url)
+        page = gzip.decompress(get_page(url)).decode()
         body = {"messages": [{"role": "user", "content": "one"}], "max_tokens": 4}
         answer = post(f"{url}/v1/chat/completions", body)
     assert report["node"] == 1

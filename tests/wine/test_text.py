@@ -23,7 +23,7 @@ pytestmark = pytest.mark.wine
 
 SYNTHETIC = ("-p", "one day ban", "-n", "11", "-c", "256", "--temp", "0")
 REAL = {"prompt": "Monday, Tuesday,", "n_predict": 24, "temperature": 0, "n_probs": 5}
-CLOSE = 0.15  # in the logarithm of a likelihood; measured: 0.05 at most
+CLOSE = 0.3  # in the logarithm of a likelihood; measured: 0.17 at most, between AVX2 and AVX-512
 
 
 @pytest.fixture(scope="module")
