@@ -43,8 +43,8 @@ CALLS = {
             GetCommandLineW GetConsoleMode GetConsoleScreenBufferInfo GetCurrentDirectoryW GetCurrentProcess
             GetCurrentProcessId GetCurrentProcessorNumberEx GetCurrentThread GetCurrentThreadId GetEnvironmentStringsW
             GetEnvironmentVariableW GetExitCodeProcess GetFileAttributesW GetFileInformationByHandle
-            GetFileInformationByHandleEx GetFileSizeEx GetFileType GetFinalPathNameByHandleW GetLargePageMinimum
-            GetLastError
+            GetFileInformationByHandleEx GetFileSizeEx GetFileType GetFinalPathNameByHandleW GetFullPathNameW
+            GetLargePageMinimum GetLastError
             GetLogicalProcessorInformationEx GetModuleFileNameW GetModuleHandleW GetNumaAvailableMemoryNodeEx GetOEMCP
             GetOverlappedResult GetProcAddress GetProcessAffinityMask GetProcessGroupAffinity GetProcessTimes
             GetProcessWorkingSetSize GetStdHandle GetSystemInfo GetSystemTimePreciseAsFileTime GetTempPathW

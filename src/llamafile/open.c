@@ -153,6 +153,8 @@ FILE * llamafile_open(const char * name, const char * mode) {
             fclose(file);
             file = NULL;
         }
+    } else if (found == LLAMAFILE_PLAIN && llamafile_os_is_long(name)) {
+        file = llamafile_os_open(name);
     } else if (found == LLAMAFILE_BAD) {
         fprintf(stderr, "llamafile-numa: error: %s\n", err);
     }

@@ -12,6 +12,9 @@ bool llamafile_os_is_file(const char * name);
 // Open for reading; null, with errno set, where that fails.
 FILE * llamafile_os_open(const char * name);
 
+// Is the name longer than fopen takes it?
+bool llamafile_os_is_long(const char * name);
+
 // Go to an offset, in bytes from the start; 0, or not. And the size of the file in bytes; -1 where it is unknown.
 int     llamafile_os_seek(FILE * file, uint64_t offset);
 int64_t llamafile_os_size(FILE * file);

@@ -13,6 +13,11 @@ FILE * llamafile_os_open(const char * name) {
     return fopen(name, "rbe");
 }
 
+bool llamafile_os_is_long(const char * name) {
+    (void) name;
+    return false;
+}
+
 int llamafile_os_seek(FILE * file, uint64_t offset) {
     return offset > INT64_MAX ? -1 : fseeko(file, (off_t) offset, SEEK_SET);
 }

@@ -3,6 +3,7 @@
 // call moves pages. Semantics: Microsoft Learn, "NUMA Support", "Processor Groups", "CPU Sets", and the page of each call.
 #include "win32.h"
 
+#include "path_windows.h"
 #include "prim.h"
 #include "topology_windows.h"
 
@@ -769,13 +770,8 @@ void prim_set_env(const char * name, const char * value) {
 }
 
 FILE * prim_create(const char * name) {
-    const int size = MultiByteToWideChar(CP_UTF8, 0, name, -1, NULL, 0);
-    wchar_t * wide = size > 0 ? malloc((size_t) size * sizeof(*wide)) : NULL; // size counts the null at the end
-    FILE * file    = NULL;
-    if (wide) {
-        MultiByteToWideChar(CP_UTF8, 0, name, -1, wide, size);
-        file = _wfopen(wide, L"w");
-    }
+    wchar_t * wide  = path_wide(name);
+    FILE * file     = wide ? _wfopen(wide, L"w") : NULL;
     const int error = errno;
     free(wide);
     errno = error;

@@ -3,6 +3,7 @@
 #include "win32.h"
 
 #include "check.h"
+#include "path_windows.h"
 #include "prim.h"
 
 #include <errno.h>
@@ -1201,6 +1202,52 @@ CASE(exit_by_other_handlers) {
     EQUAL(prim_topology(&topo, &start_node, err, sizeof(err)), 0);
     AddVectoredExceptionHandler(0, last_resort);
     in_page_error(&topo);
+}
+
+// Is it taken as this one? `wanted` is ASCII.
+static bool taken_as(const char * name, const char * wanted) {
+    wchar_t * wide = path_wide(name);
+    bool same      = wide && wcslen(wide) == strlen(wanted);
+    for (size_t i = 0; same && i < strlen(wanted); i++) {
+        same = wide[i] == (wchar_t) wanted[i];
+    }
+    if (!same) {
+        printf("%s is taken as %ls\n", name, wide ? wide : L"nothing");
+    }
+    free(wide);
+    return same;
+}
+
+CASE(long_names) {
+    char part[260], name[600], wanted[600];
+    memset(part, 'x', sizeof(part));
+    part[sizeof(part) - 1] = '\0';
+
+    snprintf(name, sizeof(name), "C:\\%.256s", part); // 259 characters: the longest that needs nothing
+    CHECK(taken_as(name, name) && !path_is_long(name));
+    snprintf(name, sizeof(name), "C:\\%.257s", part);
+    snprintf(wanted, sizeof(wanted), "\\\\?\\%s", name);
+    CHECK(taken_as(name, wanted) && path_is_long(name));
+    CHECK(taken_as(wanted, wanted));
+
+    snprintf(name, sizeof(name), "C:/one/./two/../%s/m.gguf", part);
+    snprintf(wanted, sizeof(wanted), "\\\\?\\C:\\one\\%s\\m.gguf", part);
+    CHECK(taken_as(name, wanted));
+    snprintf(name, sizeof(name), "\\\\server\\share\\%s", part);
+    snprintf(wanted, sizeof(wanted), "\\\\?\\UNC\\server\\share\\%s", part);
+    CHECK(taken_as(name, wanted));
+
+    // Relative ones count with the folder that they start from.
+    char folder[300];
+    const DWORD len = GetCurrentDirectoryA(sizeof(folder), folder);
+    const int rest  = 260 - (int) len - (folder[len - 1] == '\\' ? 0 : 1);
+    snprintf(name, sizeof(name), "%.*s", rest - 1, part);
+    CHECK(taken_as(name, name));
+    snprintf(name, sizeof(name), "%.*s", rest, part);
+    CHECK(path_is_long(name));
+
+    CHECK(taken_as("", "") && taken_as("NUL", "NUL") && taken_as("a/../b", "a/../b"));
+    CHECK(!path_wide("\xff") && errno == EINVAL && !path_is_long("\xff"));
 }
 
 CASE(set_env) {

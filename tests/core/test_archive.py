@@ -413,7 +413,7 @@ def test_fuzz(tmp_path: Path) -> None:
 def test_on_windows(tmp_path: Path) -> None:
     host.prefix()
     program = cc.compile_for_windows(
-        [cc.HERE / "archive_dump.c", *cc.llamafile(*SOURCES, "os_windows.c")], into=tmp_path
+        [cc.HERE / "archive_dump.c", *cc.llamafile(*SOURCES, "os_windows.c"), *cc.core("path_windows.c")], into=tmp_path
     )
     file = written(tmp_path / "x.llamafile", archive({"a.gguf": b"GGUF-a-a"}))
     names = [wine.path(file), f"{wine.path(file)}@a.gguf", f"{wine.path(file)}@b.gguf", wine.path(tmp_path)]

@@ -19,7 +19,10 @@ pytestmark = pytest.mark.wine
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     host.prefix()
-    sources = [cc.HERE / SOURCE, *cc.core("prim_windows.c", "topology_windows.c", "topology.c", "node_set.c")]
+    sources = [
+        cc.HERE / SOURCE,
+        *cc.core("prim_windows.c", "path_windows.c", "topology_windows.c", "topology.c", "node_set.c"),
+    ]
     return cc.compile_for_windows(sources, into=tmp_path_factory.mktemp("prim_windows_check"))
 
 

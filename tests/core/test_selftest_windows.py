@@ -10,7 +10,7 @@ from tools import wine
 
 SOURCE = "selftest_windows_check.c"
 CASES = harness.cases(SOURCE)
-SYSTEM = ("prim_windows.c", "topology_windows.c", "selftest_windows.c")
+SYSTEM = ("prim_windows.c", "path_windows.c", "topology_windows.c", "selftest_windows.c")
 
 pytestmark = pytest.mark.wine
 

@@ -61,6 +61,14 @@ def looked(
     return {**SERVED, **evidence, **({"report": json.dumps(said)} if said else {})}
 
 
+def test_strays_are_a_number_of_pages() -> None:
+    few = looked(None, buffers="N0=8 N1=5992")
+    expect = "node = 1, buffers = 100"
+    assert judge(f"{expect}, strays = 8", few, program="llama").failures == []
+    for strays in ("", ", strays = 7"):
+        assert len(judge(expect + strays, few, program="llama").failures) == 1
+
+
 def test_all_on_the_node() -> None:
     result = judge(LOCAL, looked(report(*ALL_LOCAL)))
     assert result.failures == []

@@ -1,19 +1,22 @@
 """What the Windows program makes of bad input and of names that are long or foreign.
 
 Wine reads a command line like Windows, but heeds no manifest and knows no limit of 260 characters, no network drive and
-no drive that is taken out: the manifest is looked at in tests/build, the exceptions of a lost drive are in tests/core.
+no drive that is taken out. The manifest is looked at in tests/build, the exceptions of a lost drive in tests/core, and
+here how long names are written.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.build.programs import NO_MODEL
 from tests.build.test_flags import BAD, assert_one_clear_line
+from tests.wine import host, relay
 from tests.wine.program import WindowsProgram
 from tools import models, wine
 
@@ -106,6 +109,22 @@ def test_long_names(windows: WindowsProgram, model: Path, expected: str, tmp_pat
     done = windows.ok("--numa-node", "0", "--numa-report", report, "-m", file, *SHORT)
     assert done.stdout == expected
     assert json.loads(report.read_text(encoding="utf-8"))["node"] == 0
+
+
+OPENS = ("CreateFileW", "CreateFileA", "GetFileAttributesW", "GetFileAttributesA", "GetFileAttributesExW")
+
+
+def test_long_names_need_no_permission(windows: WindowsProgram, model: Path, tmp_path: Path) -> None:
+    """Each time one is used it is written as Windows takes it whether or not long paths are allowed."""
+    folder = long_folder(tmp_path)
+    prefix = host.prefix(*(f"kernel32.{name}" for name in OPENS))
+    traced = replace(windows, prefix=prefix, debug="+relay,+pid")
+    names = ("--numa-report", folder / "report.json", "-m", put(model, folder / "model.gguf"))
+    done = traced.ok("--numa-node", "0", "--numa-weights", "copy", *names, *SHORT)
+    used = [call for call in relay.parse(done.stderr.splitlines()).calls if call.strings and call.strings[0]]
+    long_ones = [call for call in used if len(str(call.strings[0])) > 200]  # the trace cuts them short
+    assert {call.function for call in long_ones} >= {"CreateFileW", "GetFileAttributesW"}
+    assert [call for call in long_ones if not str(call.strings[0]).startswith("\\\\?\\")] == []
 
 
 @pytest.mark.parametrize("mode", [("--cli",), ()])

@@ -66,6 +66,7 @@ class Expect:
     node: where `weights` and `buffers` are counted; their values are per cent of the pages there, as seen from outside.
     weights: pages of the model's file or, where the program says that it copied it, of the copy.
     buffers: large anonymous mappings (KV cache, compute buffers, repacked or copied weights).
+    strays: so many pages of them may be elsewhere, where others than bound threads touch memory, too.
     threads: the node whose CPUs all threads are bound to.
     regions: what the report must name besides weights, kv and compute.
     report: entries of the program's report; a list stands for any of its values. A key "cells.*.seen" is an entry of
@@ -77,6 +78,7 @@ class Expect:
     node: int | None = None
     weights: float | None = None
     buffers: float | None = None
+    strays: int = 0
     threads: int | None = None
     regions: tuple[str, ...] = ()
     report: Mapping[str, Any] | None = None
