@@ -14,6 +14,7 @@ set "program=%LLAMAFILE_NUMA%"
 if not defined program for %%P in (llamafile-numa.exe) do set "program=%%~$PATH:P"
 set "flags=%LLAMAFILE_NUMA_FLAGS%"
 if not defined flags set "flags=--numa-strict"
+set "nodes="
 set "what=%~1"
 set "model=%~f2"
 
