@@ -209,12 +209,14 @@ def test_ctrl_c_at_the_prompt_leaves(ours: Program, model: Path) -> None:
 
 
 def test_ctrl_c_stops_the_answer_and_the_chat_goes_on(ours: Program, model: Path) -> None:
-    with chat(ours, model, "--ignore-eos") as terminal:
+    with chat(ours, model, "-c", "0", "--ignore-eos") as terminal:
         terminal.until("\n> ")
         terminal.type("one day\r")
-        terminal.until("bos")  # a word of the answer
+        terminal.until("bos")  # a word of the answer, which would go on for long
+        asked = time.monotonic()
         terminal.type("\x03")
         terminal.until("\n> ")
+        assert time.monotonic() - asked < SOON
         terminal.type("/exit\r")
         assert terminal.end(SOON) == 0
         assert terminal.echoes()

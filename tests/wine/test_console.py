@@ -114,7 +114,7 @@ def test_ctrl_c_stops_the_answer_and_then_leaves(ours: Told, model: Path) -> Non
     with chat(ours, model, "-c", "0", "--ignore-eos") as window:
         window.until(PROMPT)
         window.type("one day\r")
-        window.until("bos")  # a word of the answer, which would go on for minutes
+        window.until("bos")  # a word of the answer, which would go on for long
         asked = time.monotonic()
         ours.tell(CTRL_C)
         window.until(PROMPT)

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.build.programs import GENERATE, NO_MODEL, SECONDS
-from tests.build.servers import Running, free_port, get, post, serving, taken
-from tests.build.test_modes import ASKS, BROKEN, assert_one_line
+from tests.build import test_modes as linux
+from tests.build.programs import GENERATE, SECONDS
+from tests.build.servers import Running, free_port, get, post, serving
 from tests.wine.program import WindowsProgram
 
 pytestmark = pytest.mark.wine
@@ -24,45 +24,26 @@ SERVED = ("-c", "256", "-t", "1", "-tb", "1", "-np", "1")
 
 
 def test_no_terminal_serves_on_8080_or_the_next_free_port(windows: WindowsProgram, model: Path) -> None:
-    with taken(8080), Running(windows, "-m", model, *SERVED) as server:
-        server.until("listening on ")
-        assert "no terminal to chat in, so this serves" in server.said
-        line = next(line for line in server.said.splitlines() if "port 8080 is taken" in line)
-        port = int(line.split()[-1])
-        assert port > 8080
-        assert json.loads(get(f"http://127.0.0.1:{port}/health")) == {"status": "ok"}
+    linux.test_no_terminal_serves_on_8080_or_the_next_free_port(windows, model)
 
 
 def test_two_that_start_with_defaults_get_along(windows: WindowsProgram, model: Path) -> None:
-    with Running(windows, "-m", model, *SERVED) as one, Running(windows, "-m", model, *SERVED) as other:
-        ports = set()
-        for server in (one, other):
-            server.until("listening on ")
-            address = server.said.split("listening on ")[1].split()[0]
-            get(f"{address}/health")
-            ports.add(address)
-    assert len(ports) == 2
+    linux.test_two_that_start_with_defaults_get_along(windows, model)
 
 
 @pytest.mark.parametrize("mode", ["--server", "--chat"])
 def test_a_port_that_was_asked_for_and_is_taken(windows: WindowsProgram, mode: str) -> None:
-    port = free_port()
-    with taken(port):
-        flags = (mode, *NO_MODEL[:2], "--port", str(port))
-        assert_one_line(windows, *flags, says=f"port {port} is taken; --port ")
-        assert_one_line(windows, *flags[:-2], says=f"port {port} is taken", LLAMA_ARG_PORT=str(port))
+    linux.test_a_port_that_was_asked_for_and_is_taken(windows, mode)
 
 
 @pytest.mark.parametrize("mode", [(), ("--chat",)])
 def test_no_model(windows: WindowsProgram, mode: tuple[str, ...]) -> None:
-    assert_one_line(windows, *mode, "-c", "256", says="-m FILE")
+    linux.test_no_model(windows, mode)
 
 
-@pytest.mark.parametrize("arguments", ASKS, ids=" ".join)
+@pytest.mark.parametrize("arguments", linux.ASKS, ids=" ".join)
 def test_help_comes_whatever_else_is_wrong(windows: WindowsProgram, arguments: tuple[str, ...]) -> None:
-    done = windows.ok(*arguments, **BROKEN)
-    assert done.stdout.startswith("Usage: llamafile-numa ")
-    assert done.stderr == ""
+    linux.test_help_comes_whatever_else_is_wrong(windows, arguments)
 
 
 def test_version(windows: WindowsProgram) -> None:
