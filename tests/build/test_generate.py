@@ -52,6 +52,13 @@ def test_bench_runs_on_a_node(ours: Program, node: str, model: Path) -> None:
     assert [(result["n_prompt"], result["n_gen"]) for result in results] == [(8, 0), (0, 4)]
 
 
+def test_batched_bench_looks(ours: Program, node: str, model: Path) -> None:
+    flags = ("-c", "256", "-npp", "8", "-ntg", "4", "-npl", "1")
+    done = ours.ok("batched-bench", "--numa-node", node, "--numa-report", "-", "-m", model, *flags)
+    report = json.JSONDecoder().raw_decode(done.stdout)[0]
+    assert (report["node"], report["ok"]) == (int(node), True)
+
+
 def test_same_cpu_features_as_upstream(ours: Program, theirs: Program, model: Path) -> None:
     """Adding ggml by itself loses a default of llama.cpp, and prompts then take 1.6 times as long."""
     line = next(line for line in theirs.ok("-m", model, *GENERATE, "-no-cnv").stderr.splitlines() if FEATURES in line)
