@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import json
+import os
 import shlex
 import shutil
 import socket
@@ -145,7 +146,12 @@ def test_systemd_starts_it_on_the_node_of_its_name(ours: Program, node: str, mod
         with urllib.request.urlopen(f"http://{host}:{port}/numa") as response:
             report = json.load(response)
         ready = shlex.split(service["ExecStartPost"].replace("%i", node).replace("8080", port))
-        assert subprocess.run(ready, timeout=SECONDS, check=False).returncode == 0
+        lives = {**os.environ, "MAINPID": str(os.getpid())}
+        assert subprocess.run(ready, env=lives, timeout=SECONDS, check=False).returncode == 0
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    gone = {**os.environ, "MAINPID": str(ended.pid)}
+    assert subprocess.run(ready, env=gone, timeout=SECONDS, capture_output=True, check=False).returncode == 1
     assert (report["node"], report["ok"]) == (int(node), True)
 
 
@@ -267,7 +273,10 @@ def test_windows_tasks_start_a_server_on_each_node(windows: Path, ours: Program)
     done = script("install", model)
     assert done.returncode == 0, done.stderr
     said = lines(done.stdout)
-    assert [line.partition("|")[0] for line in said] == ["/Create", "/Run", "/Create", "/Run"]
+    assert [line.split("|")[0].split(" serves")[0] for line in said] == [
+        *("/Create", "/Run", "Node 0"),
+        *("/Create", "/Run", "Node 1"),
+    ]
     for node in ("0", "1"):
         task = ElementTree.parse(windows / f"kept-llamafile-numa-{node}.xml").getroot()
 
@@ -278,7 +287,8 @@ def test_windows_tasks_start_a_server_on_each_node(windows: Path, ours: Program)
         assert text("Triggers/BootTrigger/Enabled") == "true"
         assert text("Settings/ExecutionTimeLimit") == "PT0S"
         assert text("Settings/DisallowStartIfOnBatteries") == "false"
-        assert text("Settings/RestartOnFailure/Interval") == "PT1M"
+        assert text("Triggers/TimeTrigger/Repetition/Interval") == "PT1M"
+        assert text("Settings/MultipleInstancesPolicy") == "IgnoreNew"
         assert text("Actions/Exec/Command") == f'"{of_windows(windows / "llamafile-numa.exe")}"'
         assert text("Actions/Exec/Arguments") == (
             f'--server --numa-node {node} --host 127.0.80.{node} --port 8080 -m "{model}" --numa-strict'
@@ -290,7 +300,15 @@ def test_windows_tasks_start_a_server_on_each_node(windows: Path, ours: Program)
 
 
 @pytest.mark.wine
-def test_windows_tasks_are_removed(windows: Path) -> None:
+def test_windows_tasks_serve_a_member_of_an_archive(windows: Path) -> None:
+    (windows / "x (1).llamafile").touch()
+    assert script("install", of_windows(windows / "x (1).llamafile@m.gguf"), "3").returncode == 0
+    assert "x (1).llamafile@m.gguf" in (windows / "kept-llamafile-numa-3.xml").read_text(encoding="ascii")
+
+
+@pytest.mark.wine
+def test_windows_tasks_are_removed(windows: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("nodes", "7")
     done = script("remove", "0", "3")
     assert done.returncode == 0
     assert lines(done.stdout) == [
@@ -305,10 +323,13 @@ def test_windows_tasks_are_removed(windows: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["begin"], "'begin' is not possible; 'install MODEL [NODE...]' and 'remove [NODE...]' are"),
-        (["install", "no.gguf"], "there is no model 'no.gguf'"),
-        (["install", "a model & more.gguf", "0", "1x"], "'1x' is not a node"),
-        (["remove", "-1"], "'-1' is not a node"),
+        (["begin"], '"begin" is not possible; "install MODEL [NODE...]" and "remove [NODE...]" are'),
+        (["install", "no.gguf"], 'there is no model "no.gguf"'),
+        (["install", "no (1) & no.gguf@m.gguf"], 'there is no model "no (1) & no.gguf@m.gguf"'),
+        (["install"], "there is no model"),
+        (["install", "."], '"." is a folder'),
+        (["install", "a model & more.gguf", "0", "1x"], '"1x" is not a node'),
+        (["remove", "-1"], '"-1" is not a node'),
     ],
 )
 def test_windows_script_says_what_is_wrong(windows: Path, arguments: list[str], says: str) -> None:
@@ -325,7 +346,7 @@ def test_windows_script_without_the_program(windows: Path, monkeypatch: pytest.M
     monkeypatch.setenv("LLAMAFILE_NUMA", "C:\\no\\such.exe")
     done = script("install", "a model & more.gguf")
     assert (done.returncode, len(lines(done.stderr))) == (2, 1)
-    assert "there is no program 'C:\\no\\such.exe'" in done.stderr
+    assert 'there is no program "C:\\no\\such.exe"' in done.stderr
 
 
 def test_windows_script_has_the_line_ends_of_windows() -> None:

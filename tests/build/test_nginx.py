@@ -68,8 +68,8 @@ def configure(folder: Path, front: int, ports: tuple[int, int], source: Path = F
         text = text.replace(old, new)
     (folder / "nodes.conf").write_text(text, encoding="utf-8")
     text = (FILES / "llamafile-numa.conf").read_text(encoding="utf-8")
-    assert "listen 8080;" in text
-    text = text.replace("listen 8080;", f"listen 127.0.0.1:{front};")
+    assert "listen 8000;" in text  # not where the nodes listen, whose addresses are this machine's, too
+    text = text.replace("listen 8000;", f"listen 127.0.0.1:{front};")
     (folder / "llamafile-numa.conf").write_text(text, encoding="utf-8")
     user = "user root;" if os.geteuid() == 0 else ""
     (folder / "nginx.conf").write_text(MAIN.format(folder=folder, user=user), encoding="utf-8")
