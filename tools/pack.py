@@ -82,6 +82,10 @@ def with_parts(models: Iterable[Path]) -> Iterator[Path]:
 
 
 def check_models(files: list[Path], target: Path) -> None:
+    if target.exists() and not target.is_file():
+        raise Fail(f"{target} is there and no file; -o has to be a new file, or one to replace", 2)
+    if not target.parent.is_dir():
+        raise Fail(f"there is no folder {target.parent} for {target.name}", 2)
     for file in files:
         if not file.is_file():
             raise Fail(f"there is no file {file}; GGUF files can be packed, split ones with all their parts", 2)

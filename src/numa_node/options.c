@@ -144,6 +144,11 @@ static int flag_of(const char * word, const char ** value) {
     return -1;
 }
 
+// A word behind a flag that is no value of it. Nodes may be given as -1, which has a message of its own.
+static bool is_flag(const char * word, int behind) {
+    return strncmp(word, "--", 2) == 0 || (behind != NODE && word[0] == '-' && word[1] != '\0');
+}
+
 static int from_environment(struct numa_options * options, int first, env_lookup env, const bool * given, char * err, size_t size) {
     for (int i = first; i <= REPORT; i++) {
         const char * value = given[i] ? NULL : env(FLAGS[i].env);
@@ -191,7 +196,7 @@ int numa_options_parse(struct numa_options * options, int * argc, char ** argv, 
             *(flag == LIST ? &options->list : flag == STRICT ? &options->strict : &options->selftest) = true;
             continue;
         }
-        if (!value && (++i >= *argc || strncmp(argv[i], "--", 2) == 0)) {
+        if (!value && (++i >= *argc || is_flag(argv[i], flag))) {
             return fail(err, err_size, "%s needs a value: %s", FLAGS[flag].name, FLAGS[flag].argument);
         }
         if (set(options, flag, FLAGS[flag].name, value ? value : argv[i], err, err_size) != 0) {

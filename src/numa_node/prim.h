@@ -94,3 +94,6 @@ void prim_set_env(const char * name, const char * value);
 // Open a file for text, emptied if it is there; its name is UTF-8 where the system's own names are wide (Windows). Null, and
 // errno, on failure.
 FILE * prim_create(const char * name);
+
+// The first byte of an ordinary file; -1 where there is none.
+int prim_first_byte(const char * name);

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { GROUPS = NODE_SET_MAX / WINDOWS_GROUP_CPUS };
 
@@ -776,4 +777,16 @@ FILE * prim_create(const char * name) {
     free(wide);
     errno = error;
     return file;
+}
+
+int prim_first_byte(const char * name) {
+    wchar_t * wide = path_wide(name);
+    struct _stat64 info;
+    FILE * file    = wide && _wstat64(wide, &info) == 0 && (info.st_mode & _S_IFREG) ? _wfopen(wide, L"rb") : NULL;
+    const int byte = file ? fgetc(file) : EOF;
+    if (file) {
+        fclose(file);
+    }
+    free(wide);
+    return byte == EOF ? -1 : byte;
 }

@@ -81,6 +81,11 @@ static int begin_report(void) {
         numa_core.report = name ? stdout : NULL;
         return -1;
     }
+    const int first = prim_first_byte(name);
+    if (first >= 0 && first != '{') { // the model, say; an archive's own arguments may name anything
+        snprintf(message, sizeof(message), "--numa-report: %s is there and is no report, so it is left alone; another name is possible", name);
+        return usage(message);
+    }
     numa_core.report = prim_create(name);
     if (!numa_core.report) {
         snprintf(message, sizeof(message), "--numa-report: cannot write %s: %s; a file name or - is possible", name, strerror(errno));

@@ -530,3 +530,12 @@ void prim_set_env(const char * name, const char * value) {
 FILE * prim_create(const char * name) {
     return fopen(name, "w");
 }
+
+int prim_first_byte(const char * name) {
+    FILE * file    = fopen(name, "r");
+    const int byte = file ? fgetc(file) : EOF;
+    if (file) {
+        fclose(file);
+    }
+    return byte == EOF ? -1 : byte;
+}

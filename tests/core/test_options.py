@@ -168,6 +168,7 @@ def test_not_a_node(ask: Ask, value: str, form: str) -> None:
         ("-m x --numa-node", {}, ("--numa-node needs a value: N|auto|none",)),
         ("--numa-weights", {}, ("--numa-weights needs a value: auto|map|copy",)),
         ("--numa-report", {}, ("--numa-report needs a value: FILE|-",)),
+        ("--numa-report -m x", {}, ("--numa-report needs a value: FILE|-",)),
         ("--numa-node --server", {}, ("--numa-node",)),
         # one too many
         ("--numa-node 1 --numa-strict=1", {}, ("--numa-strict takes no value",)),
