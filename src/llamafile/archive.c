@@ -94,7 +94,7 @@ static int read_end(const struct archive_source * source, struct end * end, char
             const bool zip64 = at - tail >= LOCATOR64_SIZE && get32(at - LOCATOR64_SIZE) == LOCATOR64;
             result = zip64 ? read_end64(source, at - LOCATOR64_SIZE, end, err, err_size) : 0;
         } else {
-            archive_fail(err, err_size, "it has no end record of a zip archive, so it is none, or was cut short");
+            archive_fail(err, err_size, "it has no end record of a zip archive at its end, so it is none, was cut short, or more was written behind it");
         }
     }
     free(tail);

@@ -185,7 +185,13 @@ static int read_args(const struct opened * opened, char * text, char * err, size
     if (opened->source.read(opened->source.context, offset, text, (size_t) args->size) != 0) {
         return archive_fail(err, err_size, ".args cannot be read");
     }
-    return strlen(text) == args->size ? 0 : archive_fail(err, err_size, ".args is no text; one argument a line is possible");
+    if (strlen(text) != args->size) {
+        return archive_fail(err, err_size, ".args is no text; one argument a line is possible");
+    }
+    if (strncmp(text, "\xEF\xBB\xBF", 3) == 0) { // as some editors of Windows begin a text
+        memmove(text, text + 3, strlen(text + 3) + 1);
+    }
+    return 0;
 }
 
 char * llamafile_args_text(const char * archive, char * err, size_t err_size) {

@@ -192,7 +192,7 @@ const numa_node_flag * numa_flag(const std::string & word) {
 bool gives_way(const words & item, const command_line & user) {
     const numa_node_flag * flag = numa_flag(item[0]);
     return flag ? std::any_of(user.items.begin(), user.items.end(), [&](const words & own) { return numa_flag(own[0]) == flag; })
-                : is(item[0], MODES) && user.has(MODES);
+                : is(item[0], MODES) && (user.has(MODES) || user.has(PROMPTS));
 }
 
 // Most archives bring arguments for the server, which a single completion does not know.
@@ -201,12 +201,15 @@ bool is_the_servers(const std::string & flag) {
 }
 
 bool completes(const command_line & args, const command_line & user) {
+    if (user.has(MODES) || user.has(PROMPTS)) {
+        return !user.has({ "--server", "--chat" });
+    }
     const auto either = [&](names any) { return args.has(any) || user.has(any); };
     return either({ "--cli" }) || (either(PROMPTS) && !either({ "--server", "--chat" }));
 }
 
 // An archive decides much: which arguments it brought is said, whatever comes of them.
-void tell(const std::string & archive, const items & args, const std::string & left_out) {
+void tell(const std::string & archive, const items & args, bool once, const std::string & left_out) {
     std::string line;
     for (const words & item : args) {
         for (const std::string & word : item) {
@@ -214,7 +217,7 @@ void tell(const std::string & archive, const items & args, const std::string & l
         }
     }
     if (!left_out.empty()) {
-        line += "; left out, as only a server knows them:" + left_out;
+        line += "; left out, as only " + std::string(once ? "a server" : "a completion") + " knows them:" + left_out;
     }
     for (char & c : line) {
         c = (unsigned char) c < ' ' || c == 0x7f ? '?' : c;
@@ -247,7 +250,7 @@ items merged(const std::string & archive, const command_line & user) {
     for (const words & item : brought.items) {
         if (item[0] == HERE) {
             here = true;
-        } else if (once && is_the_servers(item[0])) {
+        } else if (once ? is_the_servers(item[0]) : user.has({ "--server" }) && is(item[0], PROMPTS)) {
             left_out += " " + item[0];
         } else if (!gives_way(item, user)) {
             (here ? behind : before).push_back(with_model(item, archive));
@@ -256,7 +259,7 @@ items merged(const std::string & archive, const command_line & user) {
     if (!brought.has(MODEL)) {
         before.insert(before.begin(), { "-m", resolve(archive, LLAMAFILE_MODEL) });
     }
-    tell(archive, brought.items, left_out);
+    tell(archive, brought.items, once, left_out);
     before.insert(before.end(), user.items.begin(), user.items.end());
     before.insert(before.end(), behind.begin(), behind.end());
     return before;
@@ -280,10 +283,11 @@ words all_arguments(words args, const char * model, const char * mmproj) {
         user.items.push_back({ "-m", model });
         set_environment("LLAMA_ARG_MODEL", "");
     }
+    const bool with_args = !command && !user.has({ "--numa-selftest" }); // which wants a model and nothing else
     std::string archive;
     items kept;
     for (words & item : user.items) {
-        if (!command && is(item[0], MODEL) && item.size() > 1 && means_all(item[1])) {
+        if (with_args && is(item[0], MODEL) && item.size() > 1 && means_all(item[1])) {
             archive = item[1];
             continue;
         }

@@ -270,6 +270,19 @@ def test_the_users_mode_beats_the_archives(ours: Program, node: str, model: Path
     assert len(ours.ok("--numa-node", node, "--cli", "-m", file, *GENERATE).stdout.split()) == 12
 
 
+def test_a_prompt_of_the_archive_is_nothing_to_a_server(
+    ours: Program, node: str, model: Path, tmp_path: Path
+) -> None:
+    file = with_args(tmp_path / "x.llamafile", model, "-p", "one", "-n", "4", "-c", "256", "...")
+    with serving(ours, "--server", "--numa-node", node, "-m", file) as url:
+        assert post(f"{url}/completion", {"prompt": "one", "n_predict": 1})["content"]
+
+
+def test_the_users_prompt_beats_the_archives_server(ours: Program, node: str, model: Path, tmp_path: Path) -> None:
+    file = with_args(tmp_path / "x.llamafile", model, "--server", "--host", "127.0.0.1", "...")
+    assert len(ours.ok("--numa-node", node, "-m", file, *GENERATE).stdout.split()) == 12
+
+
 def test_an_archive_that_serves(ours: Program, node: str, model: Path, expected: str, tmp_path: Path) -> None:
     file = with_args(tmp_path / "x.llamafile", model, "--server", "-m", "/zip/m.gguf", "-c", "256")
     with serving(ours, "--numa-node", node, "-m", file) as url:

@@ -150,6 +150,8 @@ def test_zipfile_reads_what_zipalign_writes() -> None:
 def test_args_are_read(dump: Ask, file: Path) -> None:
     written(file, archive({"a.gguf": MODEL, ".args": b"-m\na.gguf\n-c\n256\n...\n"}))
     assert dump("args", file) == ["text -m|a.gguf|-c|256|...|"]
+    written(file, archive({"a.gguf": MODEL, ".args": b"\xef\xbb\xbf-c\n256\n"}))
+    assert dump("args", file) == ["text -c|256|"]
     written(file, archive({"a.gguf": MODEL}))
     assert dump("args", file) == ["text "]
 
