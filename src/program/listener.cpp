@@ -9,6 +9,7 @@
 #include <cstdio>
 
 static constexpr int FIRST = 8080;
+static constexpr int LAST  = 65535;
 static constexpr int TRIES = 100;
 static constexpr int LAST_WITH_RIGHTS = 1023; // below, a system may want more rights
 
@@ -39,7 +40,7 @@ static bool take(const common_params & params, int port) {
 }
 
 static int take_next(const common_params & params, int after) {
-    for (int port = after + 1; port <= std::min(after + TRIES, 65535); port++) {
+    for (int port = after + 1; port <= std::min(after + TRIES, LAST); port++) {
         if (take(params, port)) {
             return port;
         }
@@ -50,6 +51,10 @@ static int take_next(const common_params & params, int after) {
 int choose_port(common_params & params) {
     const bool asked = params.port != PORT_UNASKED;
     params.port = asked ? params.port : FIRST;
+    if (params.port < 0 || params.port > LAST) {
+        fprintf(stderr, "llamafile-numa: error: there is no port %d; 0 (any that is free) to %d are possible\n", params.port, LAST);
+        return NUMA_NODE_EXIT_USAGE;
+    }
     const bool free = params.port == 0 || params.reuse_port || take(params, params.port);
     if (free || (asked && is_free(params, params.port))) {
         return 0;

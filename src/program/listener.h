@@ -5,7 +5,7 @@
 
 #include <string>
 
-constexpr int PORT_UNASKED = -1;
+constexpr int PORT_UNASKED = -0x10000; // nothing that anybody asks for
 
 // params.port: PORT_UNASKED becomes 8080, or the next one that is free, which is said. Returns 0, or the code to exit with:
 // one that was asked for is taken, which has been said, too.

@@ -54,11 +54,21 @@ static int run(int argc, char ** argv) {
     return run_by_flags(command_line(argc, argv));
 }
 
+// Success, unless what was written did not get where it was to go.
+static int written(int code) {
+    if (code == 0 && (fflush(stdout) != 0 || ferror(stdout))) {
+        fprintf(stderr, "llamafile-numa: error: standard output cannot be written\n");
+        return 1;
+    }
+    return code;
+}
+
 int main(int argc, char ** argv) {
+    hold_standard_streams();
     argv = utf8_arguments(&argc, argv);
     const int answered = answer(argc, argv);
     if (answered >= 0) {
-        return answered;
+        return written(answered);
     }
     const int bad = llamafile_arguments(argc, argv); // may bring --numa-* along
     if (bad >= 0) {
@@ -76,5 +86,5 @@ int main(int argc, char ** argv) {
     }
     const int code = run(argc, argv);
     wipe_progress();
-    return code;
+    return written(code);
 }

@@ -6,6 +6,9 @@
 // A terminal that a person sits at (0: input, 1: output, 2: messages).
 bool is_terminal(int descriptor);
 
+// Open the standard streams that the process was started without, on nothing: what is opened next would be taken for them.
+void hold_standard_streams();
+
 void set_environment(const char * name, const char * value); // "": no such variable
 
 // What asks the process to end: Ctrl-C; or all else, which is SIGTERM, a terminal or console window that is closed, the

@@ -23,6 +23,14 @@ bool is_terminal(int descriptor) {
     return isatty(descriptor) && kind && strcmp(kind, "dumb") != 0;
 }
 
+void hold_standard_streams() {
+    int next;
+    do {
+        next = open("/dev/null", O_RDWR);
+    } while (next >= 0 && next <= STDERR_FILENO);
+    close(next);
+}
+
 void set_environment(const char * name, const char * value) {
     *value ? setenv(name, value, 1) : unsetenv(name);
 }

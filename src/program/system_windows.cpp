@@ -11,6 +11,7 @@
 
 #include <tlhelp32.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -79,12 +80,17 @@ bool is_terminal(int descriptor) {
     return GetConsoleMode(handle_of(descriptor), &mode) != 0;
 }
 
+void hold_standard_streams() {
+    // No handle is taken for one.
+}
+
 void set_environment(const char * name, const char * value) {
     _putenv_s(name, value);
 }
 
 void watch_stops(void (*stopped)(stop cause)) {
     on_stop = stopped;
+    signal(SIGABRT, [](int) { std::_Exit(1); }); // abort() would end with 3, as --numa-strict does
     SetConsoleCtrlHandler(on_event, TRUE);
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -200,3 +201,44 @@ def test_model_that_is_not_there_is_named(ours: Program, node: str) -> None:
 
 def test_modes_exclude_each_other(ours: Program) -> None:
     assert_one_clear_line(ours, ["--server", "--chat"], "--server")
+
+
+# --- what is not to be lost ------------------------------------------------------------------------------------------
+
+
+def test_report_takes_no_other_file_s_place(ours: Program, node: str, model: Path, tmp_path: Path) -> None:
+    """Such as the model's, by a slip; a report of an earlier run may go."""
+    other = tmp_path / "model.gguf"
+    other.write_bytes(model.read_bytes()[:1000])
+    flags = ("--numa-node", node, "-m", model, *GENERATE)
+    done = ours(*flags, "--numa-report", other)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "is there and is no report" in done.stderr
+    assert other.read_bytes() == model.read_bytes()[:1000]
+    report = tmp_path / "report.json"
+    for before in ("", '{"schema":1,"node":77}'):
+        report.write_text(before, encoding="utf-8")
+        ours.ok(*flags, "--numa-report", report)
+        assert json.loads(report.read_text(encoding="utf-8"))["node"] == int(node)
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("complete",)], ids=" ".join)
+def test_text_that_cannot_be_written_is_an_error(ours: Program, model: Path, arguments: tuple[str, ...]) -> None:
+    words = ("-m", model, *GENERATE) if arguments == ("complete",) else arguments
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(
+            ours.command(*words), env=ours.environment(), stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 1
+    assert "standard output cannot be written" in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_are_not_taken_for_others(
+    ours: Program, node: str, model: Path, closed: str, tmp_path: Path
+) -> None:
+    report = tmp_path / "report.json"
+    command = ours.command("--numa-node", node, "--numa-report", report, "-m", model, *GENERATE)
+    done = subprocess.run(["sh", "-c", f'exec "$0" "$@" {closed}', *command], env=ours.environment(), check=False)
+    assert done.returncode == 0
+    assert json.loads(report.read_text(encoding="utf-8"))["node"] == int(node)

@@ -170,6 +170,11 @@ def test_a_port_is_taken_where_it_is_on_one_of_the_hosts(ours: Program) -> None:
         assert_one_line(ours, *flags, says=f"port {port} is taken")
 
 
+@pytest.mark.parametrize("port", ["65536", "84186", "-1", "-70000"])
+def test_a_port_that_there_is_not(ours: Program, port: str) -> None:
+    assert_one_line(ours, "--server", "-m", "/no/such.gguf", "--port", port, says=f"there is no port {port}; 0 ")
+
+
 @pytest.mark.parametrize("mode", [(), ("--chat",)])
 def test_no_model(ours: Program, mode: tuple[str, ...]) -> None:
     assert_one_line(ours, *mode, "-c", "256", says="-m FILE")

@@ -75,6 +75,14 @@ def test_load_modes(two_nodes: WindowsProgram, model: Path, flags: tuple[str, ..
     assert "warning" not in done.stderr
 
 
+@pytest.mark.parametrize("mode", [("-p", "x", "-n", "1"), ("--server",)], ids=" ".join)
+def test_an_abort_is_no_matter_of_the_node(windows: WindowsProgram, model: Path, mode: tuple[str, ...]) -> None:
+    """Windows ends what aborts with 3."""
+    done = windows("-m", model, *mode, "--grammar", "x", *(["--port", str(free_port())] if mode[0] != "-p" else []))
+    assert done.returncode == 1
+    assert "terminating" in done.stderr
+
+
 # --- commands of llama.cpp -------------------------------------------------------------------------------------------
 
 
