@@ -104,7 +104,10 @@ class Server:
         """Start it and wait until it answers. Raises ServerError, and leaves nothing behind, if it does not."""
         if self._run:
             raise RuntimeError("this server runs already")
-        run = _Run(self)
+        try:
+            run = _Run(self)
+        except OSError as error:
+            raise ServerError(f"the server cannot be started: {error}", None, "") from error
         try:
             run.wait_until_ready(self.timeout)
         except BaseException:
@@ -148,6 +151,7 @@ class _Run:
     """One process of a server, with its temporary files."""
 
     def __init__(self, server: Server) -> None:
+        self.strict = server.strict
         self.host = WILDCARDS.get(server.host, server.host)
         self.port = server.port or free_port(server.host)
         self.report: Report  # once it is ready
@@ -213,7 +217,7 @@ class _Run:
             connection.close()
 
     def death(self, code: int) -> ServerError:
-        if code == EXIT_STRICT:
+        if code == EXIT_STRICT and self.strict:
             error = NotOnNodeError("not everything is on the NUMA node", code, self.last_words())
             error.report = self.read_report()
             return error

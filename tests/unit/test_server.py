@@ -187,6 +187,20 @@ def test_strict_has_an_exception_of_its_own_with_the_report(program: Any) -> Non
     assert caught.value.report == Report.from_json(json.dumps(REPORT))
 
 
+@pytest.mark.parametrize("given", [{"log": "no/such/folder/log"}, {"host": "no such host"}], ids=str)
+def test_what_cannot_even_be_tried_is_the_same_exception(program: Any, given: dict[str, Any]) -> None:
+    program("serve()")
+    with pytest.raises(ServerError, match="cannot be started"):
+        Server("m", **given).start()
+
+
+def test_code_of_strict_means_nothing_else_without_it(program: Any) -> None:
+    program("sys.exit(3)")
+    with pytest.raises(ServerError, match="exit code 3") as caught:
+        Server("m", 1).start()
+    assert not isinstance(caught.value, NotOnNodeError)
+
+
 def test_time_is_limited(program: Any, tmp_path: Path) -> None:
     program(
         f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\nprint('loading', flush=True)\ntime.sleep(99)"
@@ -219,7 +233,7 @@ def test_flags_that_it_gives_itself_are_refused(flag: str) -> None:
 def test_without_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(llamafile_numa, "__path__", [str(tmp_path)])
-    with pytest.raises(FileNotFoundError, match="looked at"):
+    with pytest.raises(ServerError, match="looked at"):
         Server("m").start()
     assert list(tmp_path.iterdir()) == []
 
