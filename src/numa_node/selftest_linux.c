@@ -203,7 +203,7 @@ struct selftest_file * selftest_file_open(const char * path, size_t most, char *
     const int file = open(path, O_RDONLY | O_CLOEXEC);
     struct stat info;
     if (file < 0 || fstat(file, &info) != 0 || !S_ISREG(info.st_mode)) {
-        snprintf(why, why_size, "it cannot be read");
+        snprintf(why, why_size, "it cannot be read, or is in an archive");
     } else if (!cache_is_told(file)) {
         snprintf(why, why_size, "the system tells what is cached of a file only to those who may write it");
     } else {

@@ -178,7 +178,7 @@ CASE(what_is_no_model_is_not_opened) {
     char why[160] = "";
     CHECK(!open_in_folder("nothing", why, sizeof(why)));
     CHECK(!open_in_folder("", why, sizeof(why)));
-    SAME(why, "it cannot be read");
+    SAME(why, "it cannot be read, or is in an archive");
 }
 
 CASE(a_file_in_memory_will_not_do) {
