@@ -16,12 +16,22 @@
 #include <cstdlib>
 #include <cstring>
 
+static const char PARENT[] = "LLAMAFILE_NUMA_EXIT_WITH_PARENT";
+
+static bool parent_is_told_wrongly() {
+    const char * set = getenv(PARENT);
+    if (!set || set[strspn(set, "0123456789")] == '\0') {
+        return false;
+    }
+    fprintf(stderr, "llamafile-numa: error: %s: '%s' is not possible; 1, 0 or the number of a process is\n", PARENT, set);
+    return true;
+}
+
 // Take the flag out of the arguments. The number of the process to end with, 0: the parent, whoever it is; -1: none. The twin
 // in the environment may name it, so that a parent that has ended already is noticed; for what is started from here, that
 // is this process.
 static long end_of_parent(int * argc, char ** argv) {
-    static const char * const TWIN = "LLAMAFILE_NUMA_EXIT_WITH_PARENT";
-    const char * set = getenv(TWIN);
+    const char * set = getenv(PARENT);
     long parent      = set && *set && strcmp(set, "0") != 0 ? strtol(set, nullptr, 10) : -1;
     int kept         = 0;
     parent = parent == 1 ? 0 : parent; // just yes
@@ -34,7 +44,7 @@ static long end_of_parent(int * argc, char ** argv) {
     }
     argv[*argc = kept] = nullptr;
     if (parent > 0) {
-        set_environment(TWIN, "1");
+        set_environment(PARENT, "1");
     }
     return parent;
 }
@@ -77,6 +87,9 @@ int main(int argc, char ** argv) {
     const int done = numa_node_start(&argc, argv);
     if (done >= 0) {
         return done;
+    }
+    if (parent_is_told_wrongly()) {
+        return NUMA_NODE_EXIT_USAGE;
     }
     watch_endings();
     const long parent = end_of_parent(&argc, argv);

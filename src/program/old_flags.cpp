@@ -19,6 +19,7 @@ struct old_flag {
 
 const char GPU[]     = "this build computes on CPUs only";
 const char SANDBOX[] = "there is no sandbox here: the program may do what its user may";
+const char TRACE[]   = "calls are not traced; strace and its like do that from outside";
 const char LOG[]     = "the log goes to stderr, or with --log-file FILE to a file";
 const char DRAFT[]   = "drafts are accepted by other rules; see --spec-draft-p-min in llamafile-numa server --help";
 const char GUIDANCE[] = "classifier-free guidance is no longer in llama.cpp";
@@ -37,6 +38,8 @@ const old_flag OLD[] = {
     { "--fast",                     0, ALL, {}, KERNELS },
     { "--precise",                  0, ALL, {}, KERNELS },
     { "--trap",                     0, ALL, {}, "floating point errors are not trapped" },
+    { "--ftrace",                   0, ALL, {}, TRACE },
+    { "--strace",                   0, ALL, {}, TRACE },
     { "--v2",                       0, ALL, {}, "there is one server, llama.cpp's" },
     { "--nothink",                  0, ALL, { "--reasoning", "off" }, nullptr },
     { "--nologo",                   0, ALL, {}, nullptr }, // below

@@ -329,6 +329,13 @@ def test_ends_with_its_parent_while_it_loads(ours: Program, node: str, large: Pa
             assert parent.child_ends()
 
 
+@pytest.mark.parametrize("value", ["x", "-1", "1 "])
+def test_parent_that_is_no_number(ours: Program, value: str) -> None:
+    done = ours("-m", "/no/such/model.gguf", "-p", "x", **{TWIN: value})
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert f"{TWIN}: '{value}' is not possible" in done.stderr
+
+
 def test_lives_on_without_its_parent_otherwise(ours: Program, model: Path) -> None:
     port = str(free_port())
     command: list[str | Path] = [ours.path, "--server", "-m", model, "-c", "256", *ONE, "--port", port]

@@ -18,7 +18,7 @@ import pytest
 
 from tests.build.programs import Program, clean, machine
 from tests.wine import sysfs
-from tools import models
+from tools import models, pack
 
 ENOUGH = 60  # seconds, as is promised
 
@@ -51,6 +51,14 @@ def test_it_finds_this_machine(ours: Program, tmp_path: Path) -> None:
     if len(listed) == 1:
         assert "two nodes" in read["prefetch"]["reason"]
         assert "nothing is to be gained" in done.stdout
+
+
+def test_it_takes_a_model_in_an_archive_and_nothing_else_of_it(ours: Program, model: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "x.llamafile"
+    pack.pack([model], ["-c", "256", "--server"], archive)
+    read = selftest(ours, "-m", archive)
+    assert read["gain"]["model"] == selftest(ours, "-m", model)["gain"]["model"]
+    assert (read["file"], read["file_note"]) == ("temporary", "not the model: it cannot be read, or is in an archive")
 
 
 def check_bandwidth(read: dict[str, Any], nodes: dict[int, dict[str, Any]]) -> None:
