@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 struct fake fake = { .start_node = -1, .unreadable = UINT64_MAX };
 
@@ -532,7 +533,8 @@ FILE * prim_create(const char * name) {
 }
 
 int prim_first_byte(const char * name) {
-    FILE * file    = fopen(name, "r");
+    struct stat info;
+    FILE * file    = stat(name, &info) == 0 && S_ISREG(info.st_mode) ? fopen(name, "r") : NULL;
     const int byte = file ? fgetc(file) : EOF;
     if (file) {
         fclose(file);

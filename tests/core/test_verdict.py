@@ -339,13 +339,23 @@ def test_strict_writes_the_report_first(run: Run, tmp_path: Path) -> None:
 
 def test_report_file(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "report.json"
-    file.write_text("of an earlier run, which was longer than this one will be" * 100)
+    file.write_text('{"of":"an earlier run, which was longer than this one will be"}' * 100)
     done = run(["--numa-node", "1", f"--numa-report={file}"], LOADED)
     assert (done.returncode, done.stdout) == (0, "")
     text = file.read_text()
     assert text.count("\n") == 1
     assert text.endswith("}\n")
     assert list(json.loads(text)) == KEYS
+
+
+def test_report_takes_no_other_file_s_place(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "model.gguf"
+    for content in (b"GGUF", b"\0", b" {"):
+        file.write_bytes(content)
+        done = run(["--numa-node", "1", f"--numa-report={file}"], LOADED)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert f"--numa-report: {file} is there and is no report" in done.stderr
+        assert file.read_bytes() == content
 
 
 def test_report_from_environment(run: Run, tmp_path: Path) -> None:
