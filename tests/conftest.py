@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import build, models
+from tools import build, models, pack
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -62,3 +62,11 @@ def upstream() -> Path:
 def model() -> Path:
     """A synthetic model of a few megabytes."""
     return models.synthetic_model()
+
+
+@pytest.fixture(scope="session")
+def packed(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same in an archive that brings no arguments but the model."""
+    target = tmp_path_factory.mktemp("packed") / "x.llamafile"
+    pack.pack([model], [], target)
+    return target

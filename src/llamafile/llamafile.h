@@ -19,8 +19,9 @@ extern "C" {
 
 // --- for llama.cpp's hooks ---
 
-// The archive, open for reading and at the first byte of the member; null where the name is not of a member, or the mode
-// is not "rb": the caller then opens the file as ever. Null as well where the archive is bad; why stands on stderr then.
+// The archive, open for reading and at the first byte of the member, or an ordinary file whose name is longer than fopen
+// takes it; null for other names, or where the mode is not "rb": the caller then opens the file as ever. Null as well where
+// the archive is bad; why stands on stderr then.
 LLAMAFILE_API FILE * llamafile_open(const char * name, const char * mode);
 
 // How much of the name is the file to open: ARCHIVE of ARCHIVE@MEMBER, else all of it. In bytes.

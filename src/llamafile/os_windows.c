@@ -3,23 +3,13 @@
 #include "path_windows.h"
 
 #include <io.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <wchar.h>
-#include <windows.h>
 
 bool llamafile_os_is_file(const char * name) {
-    wchar_t * text = path_wide(name);
-    const DWORD found = text ? GetFileAttributesW(text) : INVALID_FILE_ATTRIBUTES;
-    free(text);
-    return found != INVALID_FILE_ATTRIBUTES && !(found & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_DEVICE));
+    return path_is_file(name);
 }
 
 FILE * llamafile_os_open(const char * name) {
-    wchar_t * text = path_wide(name);
-    FILE * file    = text ? _wfopen(text, L"rbN") : NULL;
-    free(text);
-    return file;
+    return path_open(name, L"rbN");
 }
 
 bool llamafile_os_is_long(const char * name) {

@@ -64,3 +64,19 @@ bool path_is_long(const char * name) {
     free(text);
     return long_one;
 }
+
+bool path_is_file(const char * name) {
+    wchar_t * text    = path_wide(name);
+    const DWORD found = text ? GetFileAttributesW(text) : INVALID_FILE_ATTRIBUTES;
+    free(text);
+    return found != INVALID_FILE_ATTRIBUTES && !(found & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_DEVICE));
+}
+
+FILE * path_open(const char * name, const wchar_t * mode) {
+    wchar_t * text  = path_wide(name);
+    FILE * file     = text ? _wfopen(text, mode) : NULL;
+    const int error = errno;
+    free(text);
+    errno = error;
+    return file;
+}

@@ -95,5 +95,5 @@ void prim_set_env(const char * name, const char * value);
 // errno, on failure.
 FILE * prim_create(const char * name);
 
-// The first byte of an ordinary file; -1 where there is none.
-int prim_first_byte(const char * name);
+// Open an ordinary file for reading, whose name is as above; null where there is none.
+FILE * prim_open(const char * name);

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { GROUPS = NODE_SET_MAX / WINDOWS_GROUP_CPUS };
 
@@ -771,22 +770,9 @@ void prim_set_env(const char * name, const char * value) {
 }
 
 FILE * prim_create(const char * name) {
-    wchar_t * wide  = path_wide(name);
-    FILE * file     = wide ? _wfopen(wide, L"w") : NULL;
-    const int error = errno;
-    free(wide);
-    errno = error;
-    return file;
+    return path_open(name, L"w");
 }
 
-int prim_first_byte(const char * name) {
-    wchar_t * wide = path_wide(name);
-    struct _stat64 info;
-    FILE * file    = wide && _wstat64(wide, &info) == 0 && (info.st_mode & _S_IFREG) ? _wfopen(wide, L"rb") : NULL;
-    const int byte = file ? fgetc(file) : EOF;
-    if (file) {
-        fclose(file);
-    }
-    free(wide);
-    return byte == EOF ? -1 : byte;
+FILE * prim_open(const char * name) {
+    return path_is_file(name) ? path_open(name, L"rb") : NULL;
 }

@@ -72,6 +72,16 @@ static void take_choice(void) {
     numa_core.available = prim_available(numa_core.node);
 }
 
+// Is there a file of this name that has something in it, and is no report?
+static bool is_other_file(const char * name) {
+    FILE * file     = prim_open(name);
+    const int first = file ? fgetc(file) : EOF;
+    if (file) {
+        fclose(file);
+    }
+    return first != EOF && first != '{';
+}
+
 // A report of an earlier run must not pass for this one's: the file is emptied now, and that it can be written is known
 // before a model is loaded.
 static int begin_report(void) {
@@ -81,8 +91,7 @@ static int begin_report(void) {
         numa_core.report = name ? stdout : NULL;
         return -1;
     }
-    const int first = prim_first_byte(name);
-    if (first >= 0 && first != '{') { // the model, say; an archive's own arguments may name anything
+    if (is_other_file(name)) { // the model, say; an archive's own arguments may name anything
         snprintf(message, sizeof(message), "--numa-report: %s is there and is no report, so it is left alone; another name is possible", name);
         return usage(message);
     }

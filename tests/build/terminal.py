@@ -57,14 +57,10 @@ class Terminal:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        if self.master >= 0:
-            os.close(self.master)
+        os.close(self.master)
 
     def read(self, seconds: float) -> bool:
         """Take in what comes within so many seconds; false where nothing came, or nothing will."""
-        if self.master < 0:
-            time.sleep(seconds)
-            return False
         if not select.select([self.master], [], [], seconds)[0]:
             return False
         try:
@@ -84,11 +80,6 @@ class Terminal:
         before = self.screen[self.seen : at]
         self.seen = at + len(text)
         return before
-
-    def close(self) -> None:
-        """As a window is closed."""
-        os.close(self.master)
-        self.master = -1
 
     def type(self, text: str) -> None:
         os.write(self.master, text.encode())

@@ -23,14 +23,6 @@ MODES = ("auto", "map", "copy")
 
 
 @pytest.fixture(scope="module")
-def packed(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The model in an archive that brings no arguments but the model."""
-    target = tmp_path_factory.mktemp("packed") / "x.llamafile"
-    pack.pack([model], [], target)
-    return target
-
-
-@pytest.fixture(scope="module")
 def expected(ours: Program, node: str, model: Path) -> str:
     """What is said with the plain file."""
     text = ours.ok("--numa-node", node, "-m", model, *GENERATE).stdout

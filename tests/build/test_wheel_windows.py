@@ -16,7 +16,7 @@ import pefile
 import pytest
 
 from tests.build.programs import GENERATE, Program
-from tests.build.wheels import BIN, Change, Members, added, changed, replaced, unchanged, without
+from tests.build.wheels import BIN, Change, Members, added, changed, install_for_windows, replaced, unchanged, without
 from tests.wine import host
 from tests.wine.program import WindowsProgram
 from tools import audit, wine
@@ -38,9 +38,7 @@ def packed() -> Path:
 def installed(packed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a foreign name that pip has installed the wheel into, as for Windows."""
     folder = tmp_path_factory.mktemp("installed") / FOREIGN
-    install = ("install", "--quiet", "--no-index", "--no-deps", "--only-binary", ":all:", "--platform", "win_amd64")
-    command = [sys.executable, "-m", "pip", *install, "--target", str(folder), str(packed)]
-    subprocess.run(command, check=True)
+    install_for_windows(packed, folder)
     return folder
 
 

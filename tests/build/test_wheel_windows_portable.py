@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.build.programs import GENERATE, Program
-from tests.build.wheels import BIN
+from tests.build.wheels import BIN, install_for_windows
 from tests.wine import host
 from tests.wine.program import WindowsProgram
 from tools import audit
@@ -39,8 +37,7 @@ def packed() -> Path:
 @pytest.fixture(scope="module")
 def installed(packed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("installed")
-    install = ("install", "--quiet", "--no-index", "--no-deps", "--only-binary", ":all:", "--platform", "win_amd64")
-    subprocess.run([sys.executable, "-m", "pip", *install, "--target", str(folder), str(packed)], check=True)
+    install_for_windows(packed, folder)
     return folder / BIN
 
 

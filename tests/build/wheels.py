@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +12,12 @@ Members = dict[str, tuple[zipfile.ZipInfo, bytes]]
 Change = Callable[[Members], None]
 
 BIN = "llamafile_numa/bin/"
+
+
+def install_for_windows(wheel: Path, folder: Path) -> None:
+    """As pip does there, on any system."""
+    install = ("install", "--quiet", "--no-index", "--no-deps", "--only-binary", ":all:", "--platform", "win_amd64")
+    subprocess.run([sys.executable, "-m", "pip", *install, "--target", str(folder), str(wheel)], check=True)
 
 
 def changed(wheel: Path, folder: Path, change: Change, *, platform: str = "") -> Path:

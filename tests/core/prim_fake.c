@@ -532,12 +532,7 @@ FILE * prim_create(const char * name) {
     return fopen(name, "w");
 }
 
-int prim_first_byte(const char * name) {
+FILE * prim_open(const char * name) {
     struct stat info;
-    FILE * file    = stat(name, &info) == 0 && S_ISREG(info.st_mode) ? fopen(name, "r") : NULL;
-    const int byte = file ? fgetc(file) : EOF;
-    if (file) {
-        fclose(file);
-    }
-    return byte == EOF ? -1 : byte;
+    return stat(name, &info) == 0 && S_ISREG(info.st_mode) ? fopen(name, "r") : NULL;
 }

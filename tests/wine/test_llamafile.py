@@ -26,13 +26,6 @@ def ours(two_nodes: WindowsProgram) -> WindowsProgram:
 
 
 @pytest.fixture(scope="module")
-def packed(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("packed") / "x.llamafile"
-    pack.pack([model], [], target)
-    return target
-
-
-@pytest.fixture(scope="module")
 def expected(ours: WindowsProgram, model: Path) -> str:
     """What is said with the plain file."""
     text = ours.ok("--numa-node", "1", "-m", model, *GENERATE).stdout
